@@ -1,0 +1,42 @@
+# Every target sets up .venv first; constraints.txt holds the versions that the project is tested with.
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+SOURCES := src tests $(wildcard benchmarks)
+
+.PHONY: demo test lint bench bench-zoo bench-pricing clean
+
+demo: $(VENV)/.dev-installed
+	$(BIN)/cafenet inspect torchvision:mobilenet_v2 --input 3,224,224
+
+# Two workers with one thread each: more threads than cores make torch slower, not faster.
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev-installed
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+
+bench: bench-zoo bench-pricing
+
+bench-zoo: $(VENV)/.peers-installed
+	$(BIN)/python benchmarks/zoo.py
+
+bench-pricing: $(VENV)/.dev-installed
+	$(BIN)/python benchmarks/pricing.py
+
+$(VENV)/.dev-installed: pyproject.toml constraints.txt
+	@echo "Installing cafenet and its development tools into $(VENV) (the first time this downloads torch)"
+	python3 -m venv $(VENV)
+	$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.peers-installed: $(VENV)/.dev-installed
+	@echo "Installing the peers that the benchmarks compare with into $(VENV)"
+	$(PIP_INSTALL) -e '.[dev,peers]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	find src tests $(wildcard benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,81 @@
+"""Running the user's model without changing it: unwrapping, modes, meta tensors, example inputs."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils._pytree import tree_flatten, tree_map
+
+from cafenet.errors import TraceError
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own module inside DataParallel, DDP or torch.compile; scripted and sharded ones are refused."""
+    if not isinstance(model, nn.Module):
+        raise TraceError(f"model must be an nn.Module, but got {type(model).__name__}")
+    while True:
+        if isinstance(model, torch.jit.ScriptModule):
+            raise TraceError("a ScriptModule cannot be traced, its sizes are compiled in; pass the original nn.Module")
+        if type(model).__name__ in ("FullyShardedDataParallel", "FSDPModule"):
+            raise TraceError("a module sharded by FSDP cannot be traced; trace it before wrapping it")
+        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            model = model.module
+        elif isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs as positional and keyword arguments: a tensor, a tuple (or list) of them, or a dict by name."""
+    if isinstance(example_inputs, Tensor):
+        args, kwargs = (example_inputs,), {}
+    elif isinstance(example_inputs, Mapping):
+        args, kwargs = (), {str(key): value for key, value in example_inputs.items()}
+    elif isinstance(example_inputs, (tuple, list)):
+        args, kwargs = tuple(example_inputs), {}
+    else:
+        raise TraceError(
+            "example_inputs must be a tensor, a tuple of positional arguments or a dict of keyword arguments, "
+            f"but got {type(example_inputs).__name__}"
+        )
+    if not any(isinstance(leaf, Tensor) for leaf in tree_flatten((args, kwargs))[0]):
+        raise TraceError(f"example_inputs must hold at least one tensor, but got {example_inputs!r}")
+    return args, kwargs
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers by name, tied ones once."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def to_meta(tree: Any) -> Any:
+    """Tensors without values, of the same shape and type."""
+    return tree_map(lambda leaf: torch.empty_like(leaf, device="meta") if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def without_trace(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors ready to be run with: detached parameters (no copy), buffers as clones that may be written to."""
+    parameters = {name for name, _ in model.named_parameters()}
+    return {name: t.detach() if name in parameters else t.clone() for name, t in tensors.items()}
+
+
+def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the model's own forward on other tensors."""
+    return functional_call(model, dict(tensors), args, kwargs)
+
+
+@contextmanager
+def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """Switch all modules to train or eval, and each one back to what it was."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in before:
+            module.training = training
+        yield
+    finally:
+        for module, mode in before:
+            module.training = mode

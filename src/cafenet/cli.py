@@ -1,0 +1,110 @@
+"""The `cafenet` command: parses the command line, calls the package, prints the result."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+import torch
+from rich.console import Console
+
+import cafenet
+from cafenet.errors import CafeNetError
+from cafenet.inspection import Inspection, as_document
+from cafenet.models import default_input_size, load_model
+from cafenet.table import print_inspection
+
+_MODEL_HELP = "torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
+
+_INSPECT_EPILOG = """\
+examples:
+  cafenet inspect torchvision:mobilenet_v2
+  cafenet inspect torchvision:resnet50 --freeze 'layer4.*' --min-width 8
+  cafenet inspect ./net.py:build --input 1,28,28      # def build() -> nn.Module in your own file
+  cafenet inspect timm:resnet50 --json > resnet50.json
+
+words:
+  width group    channels that are decided together as one width, such as the two sides of a residual add
+  divisor        a width is a multiple of it, as the channels of a grouped convolution come in groups
+  FLOPs share    part of the model's FLOPs in layers that read or write the group
+  FLOPs/channel  FLOPs that one channel of the group causes at full width (its sensitivity)
+  frozen         channels that keep their number, each with the reason
+One multiply-add counts as 1 FLOP, as in the paper.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, or 2 after a mistake that the user can correct."""
+    args = _parser().parse_args(argv)
+    try:
+        _inspect(args)
+    except CafeNetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cafenet", description="Find how wide each layer of a PyTorch network should be, within a budget."
+    )
+    parser.add_argument("--version", action="version", version=f"cafenet {cafenet.__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", required=True)
+    inspect = commands.add_parser(
+        "inspect",
+        help="show which widths of a model can vary, and what each channel costs",
+        description="Trace a model once and show its width groups, their costs, and what is frozen and why.",
+        epilog=_INSPECT_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    inspect.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    inspect.add_argument(
+        "--input",
+        type=_input_size,
+        metavar="3,224,224",
+        help="size of one input, without the batch dimension (default: the size the model was published for)",
+    )
+    inspect.add_argument(
+        "--freeze",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="keep the widths of modules whose name matches, as in 'layer4.*'; can be given several times",
+    )
+    inspect.add_argument(
+        "--min-width", type=int, default=1, metavar="N", help="fewest channels a group may keep (default: 1)"
+    )
+    inspect.add_argument(
+        "--verify",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="prove the groups by running a shrunk model (default: yes)",
+    )
+    inspect.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
+    return parser
+
+
+def _input_size(text: str) -> tuple[int, ...]:
+    try:
+        size = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        size = ()
+    if not size or min(size) < 1:
+        raise argparse.ArgumentTypeError(f"must be positive whole numbers, as in 3,224,224, but got {text!r}")
+    return size
+
+
+def _inspect(args: argparse.Namespace) -> None:
+    sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
+    model = load_model(args.model)
+    input_size = args.input or default_input_size(args.model)
+    example = torch.randn(1, *input_size, generator=torch.Generator().manual_seed(0))
+    start = time.perf_counter()
+    space = cafenet.trace(model, example, freeze=args.freeze, min_width=args.min_width, verify=args.verify)
+    inspection = Inspection(args.model, input_size, space, verified=args.verify, seconds=time.perf_counter() - start)
+    if args.json:
+        print(json.dumps(as_document(inspection), indent=2))
+    else:
+        print_inspection(inspection, Console())

@@ -1,0 +1,50 @@
+"""Import torchvision beside a torch that it was not compiled for, such as a CPU-only build.
+
+There torchvision's compiled operators do not load, and `import torchvision` then fails with "operator torchvision::nms
+does not exist": torchvision registers shape functions for `nms` and `qnms` without looking whether these operators were
+ever defined (pytorch/vision issues 9077 and 9085). Models and transforms, and timm on top of them, need neither
+operator; they only need the import to go through. So where the import fails for want of these two, their schemas are
+defined, without kernels, and the import is repeated. Box suppression itself stays unavailable and says so when called.
+"""
+
+import functools
+import importlib
+from types import ModuleType
+
+import torch
+
+from cafenet.errors import CafeNetError
+
+_SCHEMAS = {
+    "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+}
+
+
+def import_torchvision() -> ModuleType:
+    """Return torchvision, imported as usual, or with its missing operator schemas defined where that fails."""
+    try:
+        return importlib.import_module("torchvision")
+    except ModuleNotFoundError as error:
+        if error.name != "torchvision":
+            raise
+        raise CafeNetError(
+            "torchvision must be installed, but it is not; run: pip install 'cafenet[vision]'"
+        ) from error
+    except RuntimeError:
+        if not _missing_ops():
+            raise
+    _define_missing_ops()
+    return importlib.import_module("torchvision")
+
+
+def _missing_ops() -> list[str]:
+    return [name for name in _SCHEMAS if not hasattr(torch.ops.torchvision, name)]
+
+
+@functools.cache  # the definitions live as long as the Library object does, so the cache holds on to it
+def _define_missing_ops() -> torch.library.Library:
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in _missing_ops():
+        library.define(name + _SCHEMAS[name])
+    return library

@@ -1,0 +1,99 @@
+"""Costs of widths as polynomials: FLOPs are a sum of products of linear forms in the numbers of units.
+
+A convolution from group a to group b costs constant x a x b, so a network is constant + linear + quadratic in its
+widths and a million width vectors are priced with one matrix product. Everything is a whole number below 2^53, where
+float64 is exact.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """constant x the product of linear forms; a form is (fixed part, coefficient per group) in units."""
+
+    constant: int
+    forms: tuple[FloatArray, ...]
+
+    def value(self, units: FloatArray) -> float:
+        """The product at one vector of unit counts."""
+        result = float(self.constant)
+        for form in self.forms:
+            result *= form[0] + float(form[1:] @ units)
+        return result
+
+    def touches(self) -> npt.NDArray[np.bool_]:
+        """Which groups the product depends on."""
+        return np.any([form[1:] > 0 for form in self.forms], axis=0)
+
+
+class Cost:
+    """A sum of products, priced for one width vector or for many at once."""
+
+    def __init__(self, products: Sequence[Product], full_units: IntArray) -> None:
+        num_groups = full_units.size
+        self.products = tuple(products)
+        self._full = full_units.astype(np.float64)
+        self._constant, self._linear = 0.0, np.zeros(num_groups)
+        self._quadratic = np.zeros((num_groups, num_groups))
+        self._higher: list[Product] = []
+        for product in self.products:
+            self._add(_simplified(product))
+
+    def _add(self, product: Product) -> None:
+        if not product.forms:
+            self._constant += product.constant
+        elif len(product.forms) == 1:
+            self._constant += product.constant * product.forms[0][0]
+            self._linear += product.constant * product.forms[0][1:]
+        elif len(product.forms) == 2:
+            left, right = product.forms
+            self._constant += product.constant * left[0] * right[0]
+            self._linear += product.constant * (left[0] * right[1:] + right[0] * left[1:])
+            self._quadratic += product.constant * np.outer(left[1:], right[1:])
+        else:
+            self._higher.append(product)
+
+    def price(self, units: IntArray) -> IntArray:
+        """The cost of every row of an (N, groups) array of unit counts, exactly."""
+        total = np.empty(units.shape[0], dtype=np.int64)
+        for start in range(0, units.shape[0], _ROWS_AT_ONCE):
+            rows = units[start : start + _ROWS_AT_ONCE].astype(np.float64)
+            part = np.einsum("ng,ng->n", rows @ self._quadratic + self._linear, rows) + self._constant
+            for product in self._higher:
+                part += product.constant * np.prod([form[0] + rows @ form[1:] for form in product.forms], axis=0)
+            total[start : start + _ROWS_AT_ONCE] = part
+        return total
+
+    def gradient(self) -> FloatArray:
+        """What one more unit of each group costs at full width."""
+        gradient = self._linear + (self._quadratic + self._quadratic.T) @ self._full
+        for product in self._higher:
+            values = [form[0] + float(form[1:] @ self._full) for form in product.forms]
+            for number, form in enumerate(product.forms):
+                gradient = gradient + product.constant * np.prod(np.delete(values, number)) * form[1:]
+        return gradient
+
+    def touched(self, groups: npt.NDArray[np.bool_]) -> float:
+        """The cost, at full width, of all products that depend on one of these groups."""
+        return sum(p.value(self._full) for p in self.products if p.forms and bool((p.touches() & groups).any()))
+
+
+def _simplified(product: Product) -> Product:
+    """Forms that depend on no group become part of the constant."""
+    constant, forms = product.constant, []
+    for form in product.forms:
+        if form[1:].any():
+            forms.append(form)
+        else:
+            constant *= int(form[0])
+    return Product(constant, tuple(forms))

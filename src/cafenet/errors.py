@@ -1,0 +1,21 @@
+"""Every mistake that a user can make ends in one of these; anything else that is raised is a bug."""
+
+
+class CafeNetError(Exception):
+    """Base of all errors that tell the user what to change."""
+
+
+class TraceError(CafeNetError):
+    """The model, its example inputs or the options of `trace` do not fit together."""
+
+
+class WidthError(CafeNetError):
+    """Widths or channels are not part of the width space."""
+
+
+class SlimFileError(CafeNetError):
+    """A saved slim model cannot be read, or belongs to another model."""
+
+
+class ModelNameError(CafeNetError):
+    """A model name does not lead to an `nn.Module`."""

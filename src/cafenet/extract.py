@@ -1,0 +1,55 @@
+"""A subnet becomes a slim model: a plain module of the original class with real, smaller layers."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from cafenet.errors import WidthError
+from cafenet.layout import Layout, Subnet, cuts
+from cafenet.slicing import AttributeValues, attribute_values, slice_tensors
+
+RECORD = "_cafenet_record"
+
+
+@dataclass(frozen=True)
+class SlimRecord:
+    """What a slim model remembers of its origin, so that it can be saved and rebuilt without tracing again."""
+
+    widths: dict[str, int]
+    channels: dict[str, list[int]]
+    attributes: AttributeValues
+    full_shapes: dict[str, tuple[int, ...]]
+
+
+def extract(
+    model: nn.Module, layout: Layout, subnet: Subnet, widths: dict[str, int], channels: dict[str, list[int]]
+) -> nn.Module:
+    """The slim model of a subnet; the full model is neither changed nor copied as a whole."""
+    tensors: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    unknown = sorted(set(layout.axes) - set(tensors))
+    if unknown:
+        raise WidthError(f"the model must have the tensors that were traced, but lacks {', '.join(unknown[:5])}")
+    chosen = cuts(layout, subnet)
+    with torch.no_grad():
+        sliced = {name: t.clone() for name, t in slice_tensors(tensors, layout, chosen).items()}
+    values = attribute_values(layout, chosen)
+    record = SlimRecord(widths, channels, values, {name: tuple(t.shape) for name, t in tensors.items()})
+    return rebuild(model, sliced, record)
+
+
+def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord) -> nn.Module:
+    """A copy of the model around other tensors, with the record's attributes set."""
+    memo: dict[int, object] = {}
+    for name, parameter in model.named_parameters():
+        replacement = nn.Parameter(tensors[name].to(parameter.device), requires_grad=parameter.requires_grad)
+        memo[id(parameter)] = replacement
+    for name, buffer in model.named_buffers():
+        memo[id(buffer)] = tensors[name].to(buffer.device)
+    slim = copy.deepcopy(model, memo)
+    for (path, attribute), value in record.attributes.items():
+        setattr(slim.get_submodule(path), attribute, value)
+    setattr(slim, RECORD, record)
+    return slim

@@ -1,0 +1,99 @@
+"""Where the units of a width space lie in the model's tensors and attributes, and what one subnet keeps of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+FIXED_UNIT = -1
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeSlot:
+    """A module attribute that follows a width: its value is (positions kept in the pattern) x factor // divisor."""
+
+    module: str
+    attribute: str
+    pattern: int
+    factor: int = 1
+    divisor: int = 1
+    as_tuple: bool = False
+
+    def value(self, num_kept: int) -> int | tuple[int]:
+        """The attribute's value when the pattern keeps that many positions."""
+        number = num_kept * self.factor // self.divisor
+        return (number,) if self.as_tuple else number
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Units are numbered through all groups; a pattern tells the unit at each position of a dimension (-1: fixed).
+
+    `axes[tensor][dim]` is the number of that dimension's pattern. Many dimensions share one pattern: a convolution's
+    output, its batch norm and the next convolution's input.
+    """
+
+    patterns: tuple[IntArray, ...]
+    axes: Mapping[str, Mapping[int, int]]
+    attributes: tuple[AttributeSlot, ...]
+    group_of_unit: IntArray
+
+    @property
+    def num_units(self) -> int:
+        return int(self.group_of_unit.size)
+
+    @cached_property
+    def first_units(self) -> IntArray:
+        """The number of each group's first unit, and the number of units at the end."""
+        counts = np.bincount(self.group_of_unit, minlength=1)
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Subnet:
+    """What is kept: per group the sorted numbers of its units, counted from 0 inside the group."""
+
+    units: tuple[IntArray, ...]
+
+    def keeps(self, layout: Layout) -> npt.NDArray[np.bool_]:
+        """A mask over all units; its last entry stands for fixed positions and is always true."""
+        mask = np.zeros(layout.num_units + 1, dtype=bool)
+        mask[-1] = True
+        for first, units in zip(layout.first_units, self.units):
+            mask[first + units] = True
+        return mask
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The positions of a dimension that are kept: a run is a view, anything else one gather."""
+
+    positions: IntArray
+    is_run: bool
+    is_whole: bool
+
+    def apply(self, tensor: Tensor, dim: int) -> Tensor:
+        """The kept positions of one dimension; gradients flow back to the full tensor."""
+        if self.is_whole:
+            return tensor
+        if self.is_run:
+            return tensor.narrow(dim, int(self.positions[0]), self.positions.size)
+        return tensor.index_select(dim, torch.from_numpy(self.positions).to(tensor.device))
+
+
+def cuts(layout: Layout, subnet: Subnet) -> tuple[Cut, ...]:
+    """One cut for every pattern of the layout."""
+    keep = subnet.keeps(layout)
+    return tuple(_cut(np.flatnonzero(keep[pattern]), pattern.size) for pattern in layout.patterns)
+
+
+def _cut(positions: IntArray, size: int) -> Cut:
+    is_run = positions.size > 0 and int(positions[-1] - positions[0]) + 1 == positions.size
+    return Cut(positions, is_run, positions.size == size)

@@ -1,0 +1,92 @@
+"""Slim models in files that load with `torch.load(weights_only=True)`: widths, kept channels, attributes, weights."""
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cafenet.errors import SlimFileError
+from cafenet.extract import RECORD, SlimRecord, rebuild
+from cafenet.calling import named_tensors, unwrap
+
+FORMAT = "cafenet-slim"
+FORMAT_VERSION = 1
+
+
+def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Write a slim model that `WidthSpace.extract` or `load` returned, trained or not; the write is atomic."""
+    slim = unwrap(slim)
+    record: SlimRecord | None = getattr(slim, RECORD, None)
+    if record is None:
+        raise SlimFileError(
+            f"save takes a slim model that extract() or load() returned, but got a {type(slim).__name__} without its "
+            "record; for an ordinary model use torch.save(model.state_dict(), path)"
+        )
+    content = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "model_class": type(slim).__qualname__,
+        "widths": record.widths,
+        "channels": record.channels,
+        "attributes": [[module, name, value] for (module, name), value in record.attributes.items()],
+        "full_shapes": {name: list(shape) for name, shape in record.full_shapes.items()},
+        "tensors": {name: tensor.detach() for name, tensor in named_tensors(slim).items()},
+        "versions": {"cafenet": version("cafenet"), "torch": torch.__version__, "python": platform.python_version()},
+    }
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        torch.save(content, temporary)
+        temporary.replace(target)
+    except OSError as error:
+        raise SlimFileError(f"{target} cannot be written: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
+    """The slim model in a file, built from the full-size model that it came from (which is not changed)."""
+    model = unwrap(model)
+    content = _read(Path(path))
+    shapes = {name: tuple(tensor.shape) for name, tensor in named_tensors(model).items()}
+    expected = {name: tuple(shape) for name, shape in content["full_shapes"].items()}
+    if shapes != expected:
+        raise SlimFileError(
+            f"{path} holds a slim {content['model_class']} that was cut from another model than this "
+            f"{type(model).__name__}: {_difference(expected, shapes)}; pass the full-size model that was traced"
+        )
+    attributes = {
+        (module, name): tuple(value) if isinstance(value, list) else value
+        for module, name, value in content["attributes"]
+    }
+    record = SlimRecord(content["widths"], content["channels"], attributes, expected)
+    return rebuild(model, content["tensors"], record)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise SlimFileError(f"{path} is not a file")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a broken archive makes torch raise: the user needs one answer
+        raise SlimFileError(f"{path} is broken or not a file of torch.save: {str(error).splitlines()[0]}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise SlimFileError(f"{path} is not a slim model of cafenet.save (format must be {FORMAT!r})")
+    if content["format_version"] > FORMAT_VERSION:
+        raise SlimFileError(
+            f"{path} has format version {content['format_version']}, this cafenet reads up to {FORMAT_VERSION}; upgrade"
+        )
+    return content
+
+
+def _difference(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> str:
+    for name, shape in expected.items():
+        if name not in found:
+            return f"it has no {name}"
+        if found[name] != shape:
+            return f"{name} must have shape {list(shape)}, but has {list(found[name])}"
+    return f"the file has no {next(iter(set(found) - set(expected)))}"

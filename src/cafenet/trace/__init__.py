@@ -1,0 +1,5 @@
+"""Tracing: one run of an unedited model on meta tensors, in which every channel is followed by name."""
+
+from cafenet.trace.tracer import trace
+
+__all__ = ["trace"]

@@ -1,0 +1,185 @@
+"""From a finished run to a WidthSpace: patterns, attribute slots, costs, group names."""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from cafenet.cost import Cost, FloatArray, Product
+from cafenet.errors import TraceError
+from cafenet.layout import AttributeSlot, IntArray, Layout
+from cafenet.space import Frozen, WidthGroup, WidthSpace
+from cafenet.trace.atoms import DimLabel
+from cafenet.trace.grouping import Group, Grouping, group_units
+from cafenet.trace.run import Run
+
+
+def build_space(model: nn.Module, run: Run, min_width: int | float) -> WidthSpace:
+    """Sort the run's atoms into groups and price them."""
+    grouping = group_units(run.atoms)
+    layout = layout_of(model, run, grouping)
+    units = np.array([group.units.size for group in grouping.groups], dtype=np.int64)
+    forms = _Forms(grouping, units)
+    flops = Cost([forms.product(term.constant, term.sizes) for term in run.terms], units)
+    params = Cost(_parameter_products(model, run, forms), units)
+    gradient = flops.gradient()
+    names = _names(grouping.groups)
+    groups = []
+    for number, group in enumerate(grouping.groups):
+        channels, divisor = group.positions.size, group.positions.size // group.units.size
+        groups.append(
+            WidthGroup(
+                name=names[number],
+                channels=channels,
+                divisor=divisor,
+                min_width=_smallest(min_width, names[number], channels, divisor),
+                sensitivity=float(gradient[number]) / divisor,
+                mixes=group.mixes,
+                unit_of_channel=_unit_of_channel(grouping, group),
+                _layout=layout,
+                _number=number,
+            )
+        )
+    frozen = tuple(Frozen(_layer(axis.tensor), axis.size, reason) for axis, reason in grouping.frozen)
+    return WidthSpace(model, tuple(groups), frozen, layout, flops, params)
+
+
+def layout_of(model: nn.Module, run: Run, grouping: Grouping) -> Layout:
+    """Where the units lie: one pattern for each distinct arrangement of units along a dimension."""
+    patterns: list[IntArray] = []
+    numbers: dict[bytes, int] = {}
+
+    def number_of(units: IntArray) -> int:
+        key = units.tobytes()
+        if key not in numbers:
+            numbers[key] = len(patterns)
+            patterns.append(units)
+        return numbers[key]
+
+    axes: dict[str, dict[int, int]] = {}
+    for axis in run.atoms.axes:
+        units = grouping.unit_of_atom[axis.first : axis.first + axis.size]
+        if (units >= 0).any():
+            axes.setdefault(axis.tensor, {})[axis.dim] = number_of(units)
+    slots = {(slot.module, slot.attribute): slot for slot in _parameter_attributes(model, axes)}
+    for attribute in run.attributes:
+        units = _units_of(grouping, attribute.label)
+        key = (attribute.path, attribute.attribute)
+        if (units >= 0).any() and key not in slots:
+            slots[key] = AttributeSlot(*key, number_of(units), as_tuple=attribute.per_element)
+    return Layout(tuple(patterns), axes, tuple(slots.values()), grouping.group_of_unit)
+
+
+def _units_of(grouping: Grouping, label: IntArray) -> IntArray:
+    return np.where(label >= 0, grouping.unit_of_atom[label], -1)
+
+
+def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> Iterable[AttributeSlot]:
+    """The size attributes of PyTorch's own layers, read off the dimensions of their parameters."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    for path, module in model.named_modules():
+        weight = getattr(module, "weight", None)
+        dims = axes.get(names.get(id(weight), ""), {})
+        if not dims:
+            continue
+        if isinstance(module, _ConvNd):
+            yield from _conv_attributes(path, module, dims)
+        elif isinstance(module, nn.Linear):
+            yield from _slots(path, dims, {1: "in_features", 0: "out_features"})
+        elif isinstance(module, _NormBase):
+            yield from _slots(path, dims, {0: "num_features"})
+        elif isinstance(module, nn.Embedding):
+            yield from _slots(path, dims, {1: "embedding_dim"})
+        elif isinstance(module, nn.PReLU):
+            yield from _slots(path, dims, {0: "num_parameters"})
+
+
+def _slots(path: str, dims: dict[int, int], attributes: dict[int, str]) -> Iterable[AttributeSlot]:
+    for dim, attribute in attributes.items():
+        if dim in dims:
+            yield AttributeSlot(path, attribute, dims[dim])
+
+
+def _conv_attributes(path: str, conv: _ConvNd, dims: dict[int, int]) -> Iterable[AttributeSlot]:
+    transposed = isinstance(conv, _ConvTransposeNd)
+    ins, outs = (0, 1) if transposed else (1, 0)
+    if conv.groups > 1 and conv.groups == conv.in_channels:
+        multiplier = conv.out_channels // conv.in_channels
+        if 0 in dims:
+            per_channel = 1 if transposed else multiplier
+            yield AttributeSlot(path, "groups", dims[0], divisor=per_channel)
+            yield AttributeSlot(path, "in_channels", dims[0], divisor=per_channel)
+            yield AttributeSlot(path, "out_channels", dims[0], factor=multiplier, divisor=per_channel)
+        return
+    # The weight's second dimension counts the channels of one group only.
+    if ins in dims:
+        yield AttributeSlot(path, "in_channels", dims[ins], factor=conv.groups if ins == 1 else 1)
+    if outs in dims:
+        yield AttributeSlot(path, "out_channels", dims[outs], factor=conv.groups if outs == 1 else 1)
+
+
+class _Forms:
+    """Dimension sizes as linear forms in the numbers of units: (fixed part, coefficient per group)."""
+
+    def __init__(self, grouping: Grouping, units: IntArray) -> None:
+        self._grouping, self._units = grouping, units
+        self._known: dict[int, tuple[IntArray, FloatArray]] = {}
+
+    def product(self, constant: int, sizes: Iterable[tuple[int, DimLabel]]) -> Product:
+        forms = []
+        for size, label in sizes:
+            form = None if label is None else self._form(label)
+            if form is None or not form[1:].any():
+                constant *= size
+            else:
+                forms.append(form)
+        return Product(constant, tuple(forms))
+
+    def _form(self, label: IntArray) -> FloatArray:
+        if id(label) not in self._known:
+            units = _units_of(self._grouping, label)
+            varying = units[units >= 0]
+            counts = np.bincount(self._grouping.group_of_unit[varying], minlength=self._units.size)
+            form = np.concatenate([[units.size - varying.size], counts / np.maximum(self._units, 1)])
+            self._known[id(label)] = (label, form)  # the label is kept alive, or its id could be reused
+        return self._known[id(label)][1]
+
+
+def _parameter_products(model: nn.Module, run: Run, forms: _Forms) -> list[Product]:
+    """One product of dimension sizes for each parameter."""
+    sizes: dict[str, list[tuple[int, DimLabel]]] = {name: [] for name, _ in model.named_parameters()}
+    for axis in run.atoms.axes:
+        if axis.tensor in sizes:
+            label = np.arange(axis.first, axis.first + axis.size, dtype=np.int64)
+            sizes[axis.tensor].append((axis.size, label))
+    return [forms.product(1, dims) for dims in sizes.values()]
+
+
+def _unit_of_channel(grouping: Grouping, group: Group) -> IntArray:
+    return grouping.unit_of_atom[group.axis.first + group.positions] - group.units[0]
+
+
+def _smallest(min_width: int | float, name: str, channels: int, divisor: int) -> int:
+    """The asked minimum in whole units of the group, never more than the group has."""
+    if isinstance(min_width, bool) or min_width <= 0 or (isinstance(min_width, float) and min_width > 1):
+        raise TraceError(f"min_width must be an int >= 1 (channels) or a float in (0, 1] (share), but got {min_width}")
+    asked = math.ceil(min_width * channels) if isinstance(min_width, float) else min_width
+    return min(channels, math.ceil(asked / divisor) * divisor)
+
+
+def _layer(tensor: str) -> str:
+    """The name that users know: the module of a weight, or the parameter's own name where it stands alone."""
+    module, _, parameter = tensor.rpartition(".")
+    return module if parameter == "weight" and module else tensor
+
+
+def _names(groups: tuple[Group, ...]) -> list[str]:
+    """Groups are called after the layer that creates their first channel; a second one there adds its position."""
+    names: list[str] = []
+    for group in groups:
+        name = _layer(group.axis.tensor)
+        names.append(f"{name}@{group.positions[0]}" if name in names else name)
+    return names

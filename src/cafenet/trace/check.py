@@ -1,0 +1,181 @@
+"""The check run: every group cut differently, and the shape of every intermediate result compared with the trace.
+
+A model's code may fix sizes that the trace cannot see (`view(-1, 512)`, `split(16)`, a test on `x.shape`). Such code
+either raises or gives another shape somewhere when widths change. The groups at fault are frozen with that as the
+reason, and the run is repeated until it passes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cafenet.calling import call, training_mode
+from cafenet.layout import IntArray, Layout, Subnet, cuts
+from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
+from cafenet.trace.atoms import Labels
+from cafenet.trace.build import layout_of
+from cafenet.trace.grouping import Grouping, group_units
+from cafenet.trace.run import BROADCAST, ModulePaths, Record, Run, tensors_in, to_meta_where_mixed
+
+
+class _Mismatch(Exception):
+    """The check run left the path of the trace."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Failure:
+    """Why a check run failed, where, and which groups were in sight."""
+
+    reason: str
+    path: str
+    suspects: frozenset[int]
+
+
+def find_faults(
+    model: nn.Module, run: Run, tensors: dict[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Freeze, in the run's atoms, all groups that the model's code does not let vary."""
+    while True:
+        grouping = group_units(run.atoms)
+        if not grouping.groups:
+            return
+        checker = _Checker(model, run, grouping, tensors, args, kwargs)
+        everything = range(len(grouping.groups))
+        failure = checker.failure(everything)
+        if failure is None:
+            return
+        guilty = [number for number in sorted(failure.suspects) if checker.failure([number]) is not None]
+        for number in guilty or sorted(failure.suspects) or checker.bisect(list(everything)):
+            group = grouping.groups[number]
+            run.atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
+
+
+class _Checker:
+    """Repeats the traced run with some groups cut."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        run: Run,
+        grouping: Grouping,
+        tensors: dict[str, Tensor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self._model, self._run, self._grouping = model, run, grouping
+        self._tensors, self._args, self._kwargs = tensors, args, kwargs
+        self._layout = layout_of(model, run, grouping)
+
+    def failure(self, cut: Sequence[int]) -> _Failure | None:
+        """What goes wrong when these groups are cut and the others are whole, or None."""
+        subnet = Subnet(tuple(_kept(g.units.size, n, n in cut) for n, g in enumerate(self._grouping.groups)))
+        chosen = cuts(self._layout, subnet)
+        sliced = slice_tensors(self._tensors, self._layout, chosen)
+        sliced = {name: t.clone() if t is self._tensors[name] else t for name, t in sliced.items()}
+        paths = ModulePaths(self._model)
+        mode = _CompareMode(self._run.records, _Sizes(self._grouping, subnet.keeps(self._layout)), paths)
+        try:
+            with torch.no_grad(), training_mode(self._model, False), paths.watching():
+                with patched_attributes(self._model, attribute_values(self._layout, chosen)), mode:
+                    call(self._model, sliced, self._args, self._kwargs)
+            mode.expect_end()
+        except Exception as error:  # any way in which the model's own code can fail at other widths
+            reason = str(error) if isinstance(error, _Mismatch) else f"{type(error).__name__}: {error}"
+            line = reason.strip().splitlines()[0] if reason.strip() else type(error).__name__
+            return _Failure(f"does not let its width vary: {line}", mode.path, self._suspects(mode, cut))
+        return None
+
+    def bisect(self, groups: list[int]) -> list[int]:
+        """One group that fails on its own, or the smallest failing set that halving finds."""
+        while len(groups) > 1:
+            half = len(groups) // 2
+            failing = next((part for part in (groups[:half], groups[half:]) if self.failure(part)), None)
+            if failing is None:
+                return groups
+            groups = failing
+        return groups
+
+    def _suspects(self, mode: "_CompareMode", cut: Sequence[int]) -> frozenset[int]:
+        """Groups that flow through the failing op, else those of the failing module's own parameters."""
+        record = mode.failing
+        flowing = self._groups_of(record.inputs + record.outputs if record else ())
+        owned: set[int] = set()
+        for name, dims in self._layout.axes.items():
+            if mode.path and name.startswith(f"{mode.path}."):
+                for pattern in dims.values():
+                    owned |= self._groups_in(self._layout.patterns[pattern])
+        return frozenset((flowing or owned) & set(cut))
+
+    def _groups_of(self, labels: Sequence[Labels]) -> set[int]:
+        found: set[int] = set()
+        for label in (label for each in labels for label in each if label is not None and label is not BROADCAST):
+            found |= self._groups_in(np.where(label >= 0, self._grouping.unit_of_atom[label], -1))
+        return found
+
+    def _groups_in(self, units: IntArray) -> set[int]:
+        return set(self._grouping.group_of_unit[units[units >= 0]].tolist())
+
+
+def _kept(num_units: int, number: int, is_cut: bool) -> IntArray:
+    """Which units a check run keeps: mostly the trailing ones, a different share for neighbouring groups."""
+    if not is_cut:
+        return np.arange(num_units)
+    num_kept = min(max(1, round(num_units * (0.45 + 0.11 * (number % 5)))), num_units - 1)
+    return np.arange(num_units - num_kept, num_units)
+
+
+class _Sizes:
+    """Predicts the size of a labelled dimension when only some units are kept."""
+
+    def __init__(self, grouping: Grouping, keep: Any) -> None:
+        self._units, self._keep = grouping.unit_of_atom, keep
+        self._known: dict[int, int] = {}
+
+    def predict(self, size: int, label: IntArray | None) -> int:
+        if label is None:
+            return size
+        if id(label) not in self._known:
+            self._known[id(label)] = int(self._keep[np.where(label >= 0, self._units[label], -1)].sum())
+        return self._known[id(label)]
+
+
+class _CompareMode(TorchDispatchMode):
+    """Lets the ops run and stops at the first one that is not the traced one or has another shape."""
+
+    def __init__(self, records: Sequence[Record], sizes: _Sizes, paths: ModulePaths) -> None:
+        super().__init__()
+        self._records, self._sizes, self._paths = records, sizes, paths
+        self._position = 0
+        self.path = ""
+
+    @property
+    def failing(self) -> Record | None:
+        return self._records[self._position] if self._position < len(self._records) else None
+
+    def expect_end(self) -> None:
+        if self._position < len(self._records):
+            raise _Mismatch("other ops run at other widths (fewer than at full width)")
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.path = self._paths.path
+        args, kwargs = to_meta_where_mixed(args, kwargs or {})
+        record = self.failing
+        if record is None or record.func is not func:
+            raise _Mismatch(f"other ops run at other widths ({func})")
+        out = func(*args, **kwargs)
+        for tensor, shape, labels in zip(tensors_in((out,)), record.shapes, record.outputs):
+            for dim, (found, size, label) in enumerate(zip(tensor.shape, shape, labels)):
+                if label is not BROADCAST and found != self._sizes.predict(size, label):
+                    raise _Mismatch(
+                        f"{func} gives size {found} in dimension {dim} where "
+                        f"{self._sizes.predict(size, label)} of {size} channels are kept"
+                    )
+        self._position += 1
+        return out

@@ -1,0 +1,77 @@
+"""Normalisations: their parameters join the channels that they scale."""
+
+import torch
+from torch import nn
+
+from cafenet.trace.atoms import DimLabel
+from cafenet.trace.rules.elementwise import tie_parts
+from cafenet.trace.run import AttributeLabel, Call, Run
+
+
+def batch_norm(run: Run, call: Call) -> None:
+    """Weight, bias and running statistics follow dimension 1; every channel is normalised on its own."""
+    x = call.args[0]
+    labels = run.labels(x)
+    for tensor in call.tensors[1:]:
+        if tensor.ndim == 1:
+            run.tie(labels[1], run.labels(tensor)[0], call)
+    run.label(call.outputs[0], labels)
+    for statistic in call.outputs[1:]:
+        if tuple(statistic.shape) == (x.shape[1],):
+            run.label(statistic, (labels[1],))
+    _count(run, call, "num_features", labels[1])
+
+
+def layer_norm(run: Run, call: Call) -> None:
+    """Weight and bias follow the last dimensions, across which values are normalised."""
+    x, shape = call.args[:2]
+    labels = run.labels(x)
+    for tensor in call.tensors[1:]:
+        for dim in range(-tensor.ndim, 0):
+            run.tie(labels[dim], run.labels(tensor)[dim], call)
+    for label in labels[len(labels) - len(shape) :]:
+        run.atoms.mix(label)
+    run.label(call.outputs[0], labels)
+    if len(shape) == 1:
+        _count(run, call, "normalized_shape", labels[-1], per_element=True)
+    else:
+        for label in labels[len(labels) - len(shape) :]:
+            run.freeze(label, "is normalised together with other dimensions", call)
+
+
+def group_norm(run: Run, call: Call) -> None:
+    """`nn.GroupNorm` loses whole groups, so that the statistics of the others stay; elsewhere groups stay."""
+    x, weight, bias = call.args[:3]
+    groups, labels = call.arg("group"), run.labels(x)
+    channels = labels[1]
+    for tensor in (weight, bias):
+        if tensor is not None:
+            run.tie(channels, run.labels(tensor)[0], call)
+    run.label(call.outputs[0], labels)
+    if channels is None:
+        return
+    _count(run, call, "num_channels", channels)
+    size = channels.size // groups
+    if isinstance(call.module, nn.GroupNorm):
+        leaders = channels[::size]
+        run.tie(leaders.repeat(size), channels, call)
+        _count(run, call, "num_groups", leaders)
+    else:
+        run.atoms.mix(channels)
+        tie_parts(run, call, channels, size)
+
+
+def _count(run: Run, call: Call, attribute: str, label: DimLabel, per_element: bool = False) -> None:
+    if label is not None and call.module is not None and hasattr(call.module, attribute):
+        run.attributes.append(AttributeLabel(call.path, attribute, label, per_element))
+
+
+BATCH_NORMS = (
+    torch.ops.aten.native_batch_norm,
+    torch.ops.aten._native_batch_norm_legit,
+    torch.ops.aten._native_batch_norm_legit_no_training,
+    torch.ops.aten._batch_norm_with_update,
+    torch.ops.aten._batch_norm_no_update,
+    torch.ops.aten.cudnn_batch_norm,
+    torch.ops.aten.miopen_batch_norm,
+)

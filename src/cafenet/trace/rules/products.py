@@ -1,0 +1,119 @@
+"""Convolutions and matrix products: they consume the input's channels and produce the weight's.
+
+FLOPs follow the paper and fvcore: one multiply-add is one FLOP, biases are free. A 3x3 convolution from 16 to 32
+channels on a 10x10 output costs 10*10*3*3*16*32 = 460,800.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import flop_registry
+
+from cafenet.trace.atoms import DimLabel
+from cafenet.trace.rules.elementwise import tie_parts
+from cafenet.trace.run import Call, Run
+
+
+def convolution(run: Run, call: Call) -> None:
+    """Ordinary, grouped, depthwise and transposed convolutions of any rank."""
+    x, weight, bias = call.args[:3]
+    transposed, groups = call.arg("transposed"), call.arg("groups")
+    labels, kernel = run.labels(x), run.labels(weight)
+    if groups == 1:
+        incoming, out = (kernel[0], kernel[1]) if transposed else (kernel[1], kernel[0])
+        run.tie(labels[1], incoming, call)
+        run.atoms.produce(out)
+    elif groups == x.shape[1]:
+        out = _depthwise(run, call, labels[1], kernel[0], transposed)
+    else:
+        out = _grouped(run, call, labels[1], kernel, groups, transposed)
+        run.atoms.produce(kernel[1 if transposed else 0])
+    if bias is not None:
+        run.tie(out, run.labels(bias)[0], call)
+    for label in labels[2:]:
+        run.freeze(label, "is convolved over", call)
+    run.label(call.out, (labels[0], out, *(None,) * (call.out.ndim - 2)))
+    positions = math.prod((x if transposed else call.out).shape[2:]) * call.out.shape[0]
+    constant = positions * math.prod(weight.shape[2:])
+    run.cost(constant, (weight.shape[0], kernel[0]), (weight.shape[1], kernel[1]))
+
+
+def _depthwise(run: Run, call: Call, channels: DimLabel, kernel: DimLabel, transposed: bool) -> DimLabel:
+    """Each channel has its own filter (or `multiplier` of them), so it keeps its identity."""
+    multiplier = call.out.shape[1] // call.args[0].shape[1]
+    out = None if channels is None else np.repeat(channels, multiplier)
+    run.tie(channels if transposed else out, kernel, call)
+    return out
+
+
+def _grouped(
+    run: Run, call: Call, channels: DimLabel, kernel: tuple[DimLabel, ...], groups: int, transposed: bool
+) -> DimLabel:
+    """The number of groups stays, so the i-th channels of all groups go together, on both sides."""
+    x = call.args[0]
+    first = tie_parts(run, call, channels, x.shape[1] // groups)
+    if transposed:
+        run.tie(None if first is None else np.tile(first, groups), kernel[0], call)
+        out = kernel[1]
+    else:
+        run.tie(first, kernel[1], call)
+        out = tie_parts(run, call, kernel[0], call.out.shape[1] // groups)
+    return None if out is None else np.tile(out, groups)
+
+
+def linear(run: Run, call: Call) -> None:
+    """`x @ w.T + b`."""
+    x, weight = call.args[:2]
+    labels, (out, incoming) = run.labels(x), run.labels(weight)
+    _product(run, call, labels[-1], incoming, out)
+    if len(call.args) > 2 and call.args[2] is not None:
+        run.tie(out, run.labels(call.args[2])[0], call)
+    run.label(call.out, (*labels[:-1], out))
+    rows = list(zip(x.shape[:-1], labels[:-1]))
+    run.cost(1, *rows, (weight.shape[1], incoming), (weight.shape[0], out))
+
+
+def mm(run: Run, call: Call) -> None:
+    """`a @ b`: the shared dimension meets, the outer ones pass."""
+    _matrix_product(run, call, *call.args[:2])
+
+
+def addmm(run: Run, call: Call) -> None:
+    """`bias + a @ b`."""
+    _matrix_product(run, call, *call.args[1:3])
+    bias, labels = call.args[0], run.labels(call.out)
+    for dim in range(-bias.ndim, 0):
+        if bias.shape[dim] > 1:
+            run.tie(labels[dim], run.labels(bias)[dim], call)
+
+
+def _matrix_product(run: Run, call: Call, a: Tensor, b: Tensor) -> None:
+    (rows, left), (right, columns) = run.labels(a), run.labels(b)
+    _product(run, call, left, right, columns)
+    run.label(call.out, (rows, columns))
+    run.cost(1, (a.shape[0], rows), (a.shape[1], left if left is not None else right), (b.shape[1], columns))
+
+
+def _product(run: Run, call: Call, left: DimLabel, right: DimLabel, produced: DimLabel) -> None:
+    run.tie(left, right, call)
+    run.atoms.produce(produced)
+
+
+def batched(run: Run, call: Call) -> None:
+    """Batched products are attention in practice, where head sizes are written into the code: keep them whole."""
+    for tensor in call.tensors:
+        for label in run.labels(tensor):
+            run.freeze(label, "is a factor of a batched matrix product (attention)", call)
+    count = flop_registry.get(call.func.overloadpacket)
+    if count is not None:
+        run.cost(count(*call.args, **call.kwargs, out_val=call.out) // 2)
+
+
+ATTENTION = (
+    torch.ops.aten._scaled_dot_product_flash_attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+    torch.ops.aten._scaled_dot_product_efficient_attention,
+    torch.ops.aten._scaled_dot_product_cudnn_attention,
+)

@@ -1,0 +1,225 @@
+"""One run of the model, watched op by op: a dispatch mode that lets a rule follow the channels through each op."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as module_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cafenet.trace.atoms import AtomArray, Atoms, DimLabel, Labels
+
+_LABELS = "_cafenet_labels"
+
+BROADCAST: AtomArray = np.empty(0, dtype=np.int64)
+"""Label of a dimension that `expand` blew up from size 1: it fits whatever it meets in an elementwise op."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One op as the run saw it: what went in, what came out, and the module it happened in."""
+
+    func: torch._ops.OpOverload
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    out: Any
+    path: str
+    module: nn.Module | None
+
+    def arg(self, name: str) -> Any:
+        """The op's argument of that name in its schema, however it was passed."""
+        for position, argument in enumerate(self.func._schema.arguments):
+            if argument.name == name:
+                if position < len(self.args) and not argument.kwarg_only:
+                    return self.args[position]
+                return self.kwargs.get(name, argument.default_value)
+        raise KeyError(name)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors among the arguments, those in lists too."""
+        return list(tensors_in((*self.args, *self.kwargs.values())))
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """All tensors among the results."""
+        return list(tensors_in((self.out,)))
+
+    @property
+    def name(self) -> str:
+        """The op's short name, as a reason would mention it: `add`, `convolution`."""
+        return str(self.func.overloadpacket).removeprefix("aten.")
+
+
+Rule: TypeAlias = "Callable[[Run, Call], None]"
+"""A rule reads the labels of a call's inputs, ties or freezes, and labels its outputs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A product of dimension sizes times a constant: the multiply-adds of one op."""
+
+    constant: int
+    sizes: tuple[tuple[int, DimLabel], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a later run must reproduce at this op: the op itself and, per output dimension, its size and label."""
+
+    func: torch._ops.OpOverload
+    path: str
+    inputs: tuple[Labels, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    outputs: tuple[Labels, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeLabel:
+    """A module attribute that counts atoms, where no parameter tells it (a layer norm without weights)."""
+
+    path: str
+    attribute: str
+    label: AtomArray
+    per_element: bool
+
+
+@dataclass
+class Run:
+    """The state that rules read and write."""
+
+    atoms: Atoms
+    terms: list[Term] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    attributes: list[AttributeLabel] = field(default_factory=list)
+
+    def labels(self, tensor: Tensor) -> Labels:
+        """The label of each dimension of a tensor."""
+        return tuple(None if label is BROADCAST else label for label in raw_labels(tensor))
+
+    def label(self, tensor: Tensor, labels: Sequence[DimLabel]) -> None:
+        """Say what the dimensions of a result carry."""
+        if any(label is not None for label in labels):
+            setattr(tensor, _LABELS, tuple(labels))
+        elif hasattr(tensor, _LABELS):
+            delattr(tensor, _LABELS)
+
+    def tie(self, left: DimLabel, right: DimLabel, call: Call) -> None:
+        """Keep or drop the i-th channels of both labels together."""
+        self.atoms.tie(left, right, f"meets a dimension of fixed size in {call.name}", call.path)
+
+    def freeze(self, label: DimLabel, reason: str, call: Call) -> None:
+        """Keep all channels of a label, with the reason that the user will read."""
+        self.atoms.freeze(label, reason, call.path)
+
+    def cost(self, constant: int, *sizes: tuple[int, DimLabel]) -> None:
+        """Charge constant x the product of the sizes, in multiply-adds."""
+        self.terms.append(Term(constant, sizes))
+
+
+def raw_labels(tensor: Tensor) -> Labels:
+    """The labels as stored, with BROADCAST still visible; in-place reshapes (`squeeze_`) void them."""
+    labels: Labels | None = getattr(tensor, _LABELS, None)
+    return labels if labels is not None and len(labels) == tensor.ndim else (None,) * tensor.ndim
+
+
+def has_labels(tensor: Tensor) -> bool:
+    """Whether any dimension of the tensor carries channels."""
+    return hasattr(tensor, _LABELS)
+
+
+def tensors_in(values: Sequence[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+
+
+class ModulePaths:
+    """Knows, while installed, which module is running (its dotted name; the model itself is '')."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._names = {module: name for name, module in model.named_modules()}
+        self._stack: list[nn.Module] = []
+
+    @property
+    def module(self) -> nn.Module | None:
+        return self._stack[-1] if self._stack else None
+
+    @property
+    def path(self) -> str:
+        return self._names[self._stack[-1]] if self._stack else ""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Keep the stack of running modules up to date inside the block, also through exceptions."""
+
+        def enter(module: nn.Module, args: Any) -> None:
+            if module in self._names:
+                self._stack.append(module)
+
+        def leave(module: nn.Module, args: Any, output: Any) -> None:
+            if self._stack and self._stack[-1] is module:
+                self._stack.pop()
+
+        hooks = [
+            module_hooks.register_module_forward_pre_hook(enter),
+            module_hooks.register_module_forward_hook(leave),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+class WatchMode(TorchDispatchMode):
+    """Runs every op, then lets its rule follow the channels; real tensors that meet meta ones become meta too."""
+
+    def __init__(self, run: Run, find_rule: Callable[[torch._ops.OpOverload], Rule], paths: ModulePaths) -> None:
+        super().__init__()
+        self._run, self._find_rule, self._paths = run, find_rule, paths
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        args, kwargs = to_meta_where_mixed(args, kwargs)
+        inputs = list(tensors_in((*args, *kwargs.values())))
+        before = tuple(raw_labels(tensor) for tensor in inputs if has_labels(tensor))
+        out = func(*args, **kwargs)
+        call = Call(func, args, kwargs, out, self._paths.path, self._paths.module)
+        self._find_rule(func)(self._run, call)
+        outputs = call.outputs
+        self._run.records.append(
+            Record(
+                func,
+                call.path,
+                before,
+                tuple(tuple(tensor.shape) for tensor in outputs),
+                tuple(raw_labels(tensor) for tensor in outputs),
+            )
+        )
+        return out
+
+
+def to_meta_where_mixed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Constants that a forward creates on the CPU meet meta activations: send them to meta as well."""
+    tensors = list(tensors_in((*args, *kwargs.values())))
+    devices = {tensor.device.type for tensor in tensors if tensor.ndim}
+    if "meta" not in devices or len(devices) == 1:
+        return args, kwargs
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.ndim:
+            return value if value.is_meta else torch.empty_like(value, device="meta")
+        if isinstance(value, (list, tuple)):
+            return type(value)(convert(item) for item in value)
+        return value
+
+    return tuple(convert(arg) for arg in args), {key: convert(value) for key, value in kwargs.items()}

@@ -1,0 +1,171 @@
+"""`cafenet inspect` shows what tracing found, and a mistake ends in one sentence."""
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rich.console import Console
+
+import cafenet
+from cafenet.cli import main
+from cafenet.inspection import Inspection
+from cafenet.table import print_inspection
+
+# On an 8x8 image: 8 filters of 3*3*3 weights at 64 places, then 8*10 weights: 8*27*64 + 80 = 13,904 FLOPs, and
+# 8*27 + 80 = 296 parameters. One of the 8 channels causes 27*64 + 10 = 1,738 FLOPs.
+NET_FILE = """
+from torch import nn
+
+def build():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10, bias=False),
+    )
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "net.py").write_text(NET_FILE)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # the command adds the working directory
+    monkeypatch.setenv("COLUMNS", "100")
+    return f"{tmp_path}/net.py:build"
+
+
+def inspect_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+    assert main(["inspect", "--json", *arguments]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return json.loads(captured.out)
+
+
+def test_json_document(net: str, capsys: pytest.CaptureFixture[str]):
+    document = inspect_json(capsys, net, "--input", "3,8,8")
+    assert document["model"] == net
+    assert document["input"] == [3, 8, 8]
+    assert document["flops"] == 13_904
+    assert document["params"] == 296
+    assert document["searchable_flops_share"] == 1.0
+    (group,) = document["groups"]
+    assert isinstance(group.pop("name"), str)
+    assert group == {"channels": 8, "divisor": 1, "min_width": 1, "sensitivity": 1738, "flops_share": 1.0}
+    assert {frozen["channels"] for frozen in document["frozen"]} == {3, 10}
+    assert all(frozen["name"] and frozen["reason"] for frozen in document["frozen"])
+    assert document["seconds"] > 0
+    assert document["versions"]["cafenet"] == cafenet.__version__
+    assert document["versions"]["torch"] == torch.__version__
+
+
+def test_tables(net: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["inspect", net, "--input", "3,8,8"]) == 0
+    output = capsys.readouterr().out
+    (row,) = [line for line in output.splitlines() if "1,738" in line]
+    assert row.replace("│", " ").split()[1:] == ["8", "1", "1", "100.0%", "1,738"]
+    assert "13,904 (1 multiply-add = 1 FLOP, as in the paper)" in output
+    assert "parameters  296" in output
+    assert "100.0% of the FLOPs, in 1 width group" in output
+    assert "frozen because" in output
+
+
+def test_input_defaults_to_the_published_size(net: str, capsys: pytest.CaptureFixture[str]):
+    assert inspect_json(capsys, net)["input"] == [3, 224, 224]
+
+
+def test_min_width(net: str, capsys: pytest.CaptureFixture[str]):
+    (group,) = inspect_json(capsys, net, "--input", "3,8,8", "--min-width", "4")["groups"]
+    assert group["min_width"] == 4
+
+
+def test_frozen_by_pattern(net: str, capsys: pytest.CaptureFixture[str]):
+    document = inspect_json(capsys, net, "--input", "3,8,8", "--freeze", "0")
+    assert document["groups"] == []
+    assert document["searchable_flops_share"] == 0.0
+    assert 8 in {frozen["channels"] for frozen in document["frozen"]}
+
+
+def test_no_verify(net: str, capsys: pytest.CaptureFixture[str]):
+    assert inspect_json(capsys, net, "--input", "3,8,8")["verified"] is True
+    assert inspect_json(capsys, net, "--input", "3,8,8", "--no-verify")["verified"] is False
+
+
+def test_many_frozen_channels_share_a_row_and_names_are_not_markup():
+    frozen = [SimpleNamespace(name=f"blocks[{i}]", channels=64, reason="no rule for [op]") for i in range(9)]
+    space = SimpleNamespace(
+        groups=[], frozen=frozen, flops=lambda: 5, params=lambda: 7, searchable_flops_share=0.0, flops_share=None
+    )
+    output = StringIO()
+    print_inspection(Inspection("net", (3, 8, 8), space, verified=True, seconds=0.1), Console(file=output, width=100))
+    assert "blocks[3] (64)" in output.getvalue()
+    assert "blocks[4]" not in output.getvalue()
+    assert "and 5 more (--json lists all)" in output.getvalue()
+    assert output.getvalue().count("no rule for [op]") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["torchvision:mobilenetv2"], "did you mean torchvision:mobilenet_v2"),
+        (["absent.py:build"], "there is no absent.py"),
+        (["{net}", "--input", "1,8,8"], ""),  # the model takes three channels
+        (["{net}", "--input", "3,8,8", "--min-width", "0"], "min_width"),
+        (["{net}", "--input", "3,8,8", "--freeze", "absent*"], "absent*"),
+    ],
+)
+def test_mistake_ends_in_one_sentence(net: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
+    assert main(["inspect", *(argument.format(net=net) for argument in arguments)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_bug_shows_its_traceback(net: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cafenet, "trace", lambda *args, **kwargs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["inspect", net])
+
+
+@pytest.mark.parametrize("size", ["3x224", "3,0,8", "", "3,-8,8", "3,,8"])
+def test_input_size_that_is_none(net: str, capsys: pytest.CaptureFixture[str], size: str):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["inspect", net, f"--input={size}"])
+    assert exit_info.value.code == 2
+    assert f"must be positive whole numbers, as in 3,224,224, but got {size!r}" in capsys.readouterr().err
+
+
+def test_help_shows_examples_and_words(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["inspect", "--help"])
+    assert exit_info.value.code == 0
+    output = capsys.readouterr().out
+    assert "cafenet inspect torchvision:mobilenet_v2" in output
+    assert "width group" in output
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--version"])
+    assert exit_info.value.code == 0
+    assert capsys.readouterr().out == f"cafenet {cafenet.__version__}\n"
+
+
+def test_module_in_the_working_directory(
+    net: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "net.py").rename(tmp_path / "net_in_working_directory.py")
+    monkeypatch.chdir(tmp_path)
+    assert inspect_json(capsys, "net_in_working_directory:build", "--input", "3,8,8")["flops"] == 13_904
+
+
+def test_package_runs_as_a_module(net: str):
+    command = [sys.executable, "-m", "cafenet", "inspect", net, "--input", "3,8,8", "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert json.loads(result.stdout)["flops"] == 13_904
