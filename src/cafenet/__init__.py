@@ -3,9 +3,11 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from cafenet.errors import CafeNetError, ModelNameError, SlimFileError, TraceError, WidthError
+from cafenet.models import load_model
 from cafenet.slim_file import load, save
 from cafenet.space import Frozen, Slot, WidthGroup, WidthSpace
 from cafenet.trace import trace
+from cafenet.verify import Verification, verify
 
 try:
     __version__ = version("cafenet")
@@ -19,10 +21,13 @@ __all__ = [
     "SlimFileError",
     "Slot",
     "TraceError",
+    "Verification",
     "WidthError",
     "WidthGroup",
     "WidthSpace",
     "load",
+    "load_model",
     "save",
     "trace",
+    "verify",
 ]

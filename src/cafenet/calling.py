@@ -31,6 +31,8 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Example inputs as positional and keyword arguments: a tensor, a tuple (or list) of them, or a dict by name."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
     if isinstance(example_inputs, Tensor):
         args, kwargs = (example_inputs,), {}
     elif isinstance(example_inputs, Mapping):

@@ -21,16 +21,17 @@ _MODEL_HELP = "torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.m
 _INSPECT_EPILOG = """\
 examples:
   cafenet inspect torchvision:mobilenet_v2
-  cafenet inspect torchvision:resnet50 --freeze 'layer4.*' --min-width 8
+  cafenet inspect torchvision:resnet50 --freeze layer4 --freeze '*.conv1' --min-width 8
   cafenet inspect ./net.py:build --input 1,28,28      # def build() -> nn.Module in your own file
   cafenet inspect timm:resnet50 --json > resnet50.json
 
 words:
   width group    channels that are decided together as one width, such as the two sides of a residual add
   divisor        a width is a multiple of it, as the channels of a grouped convolution come in groups
-  FLOPs share    part of the model's FLOPs in layers that read or write the group
-  FLOPs/channel  FLOPs that one channel of the group causes at full width (its sensitivity)
-  frozen         channels that keep their number, each with the reason
+  FLOPs share    share of the model's FLOPs in layers that read or write the group
+  FLOPs per channel
+                 FLOPs that one channel of the group causes at full width (its sensitivity)
+  frozen         a layer that keeps its number of channels, with the reason
 One multiply-add counts as 1 FLOP, as in the paper.
 """
 
@@ -71,16 +72,20 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="keep the widths of modules whose name matches, as in 'layer4.*'; can be given several times",
+        help="keep the widths of layers with this name or in this module, as in layer4 or '*.se'; can be repeated",
     )
     inspect.add_argument(
-        "--min-width", type=int, default=1, metavar="N", help="fewest channels a group may keep (default: 1)"
+        "--min-width",
+        type=_min_width,
+        default=1,
+        metavar="N",
+        help="fewest channels a group may keep, or their share, as in 8 or 0.25 (default: 1)",
     )
     inspect.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="prove the groups by running a shrunk model (default: yes)",
+        help="run the model once more with every group cut, and freeze what does not let itself be cut (default: yes)",
     )
     inspect.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
     return parser
@@ -94,6 +99,13 @@ def _input_size(text: str) -> tuple[int, ...]:
     if not size or min(size) < 1:
         raise argparse.ArgumentTypeError(f"must be positive whole numbers, as in 3,224,224, but got {text!r}")
     return size
+
+
+def _min_width(text: str) -> int | float:
+    try:
+        return int(text) if text.lstrip("+-").isdecimal() else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, as in 8 or 0.25, but got {text!r}") from None
 
 
 def _inspect(args: argparse.Namespace) -> None:

@@ -33,7 +33,8 @@ class Product:
 
     def touches(self) -> npt.NDArray[np.bool_]:
         """Which groups the product depends on."""
-        return np.any([form[1:] > 0 for form in self.forms], axis=0)
+        touched: npt.NDArray[np.bool_] = np.any([form[1:] > 0 for form in self.forms], axis=0)
+        return touched
 
 
 class Cost:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cafenet.calling import named_tensors
 from cafenet.errors import WidthError
 from cafenet.layout import Layout, Subnet, cuts
 from cafenet.slicing import AttributeValues, attribute_values, slice_tensors
@@ -25,10 +26,15 @@ class SlimRecord:
 
 
 def extract(
-    model: nn.Module, layout: Layout, subnet: Subnet, widths: dict[str, int], channels: dict[str, list[int]]
+    model: nn.Module,
+    layout: Layout,
+    subnet: Subnet,
+    widths: dict[str, int],
+    channels: dict[str, list[int]],
+    tensors: Mapping[str, Tensor] | None = None,
 ) -> nn.Module:
-    """The slim model of a subnet; the full model is neither changed nor copied as a whole."""
-    tensors: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    """The slim model of a subnet, out of the model's tensors or others of the same shapes; no full copy is made."""
+    tensors = named_tensors(model) if tensors is None else tensors
     unknown = sorted(set(layout.axes) - set(tensors))
     if unknown:
         raise WidthError(f"the model must have the tensors that were traced, but lacks {', '.join(unknown[:5])}")

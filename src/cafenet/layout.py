@@ -66,7 +66,7 @@ class Subnet:
         """A mask over all units; its last entry stands for fixed positions and is always true."""
         mask = np.zeros(layout.num_units + 1, dtype=bool)
         mask[-1] = True
-        for first, units in zip(layout.first_units, self.units):
+        for first, units in zip(layout.first_units[:-1], self.units, strict=True):
             mask[first + units] = True
         return mask
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from cafenet.calling import named_tensors, unwrap
 from cafenet.errors import SlimFileError
 from cafenet.extract import RECORD, SlimRecord, rebuild
-from cafenet.calling import named_tensors, unwrap
 
 FORMAT = "cafenet-slim"
 FORMAT_VERSION = 1
@@ -35,7 +35,11 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
         "attributes": [[module, name, value] for (module, name), value in record.attributes.items()],
         "full_shapes": {name: list(shape) for name, shape in record.full_shapes.items()},
         "tensors": {name: tensor.detach() for name, tensor in named_tensors(slim).items()},
-        "versions": {"cafenet": version("cafenet"), "torch": torch.__version__, "python": platform.python_version()},
+        "versions": {
+            "cafenet": version("cafenet"),
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
     }
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")

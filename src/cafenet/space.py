@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from cafenet.calling import call_arguments, unwrap
 from cafenet.cost import Cost
 from cafenet.errors import WidthError
 from cafenet.extract import extract
 from cafenet.layout import IntArray, Layout, Subnet
 from cafenet.slicing import run_subnet
-from cafenet.calling import call_arguments, unwrap
 
 WidthVector: TypeAlias = Mapping[str, int] | Sequence[int]
 """One width a group: a dict by group name (what is missing is at full width) or a sequence in group order."""
@@ -132,7 +132,7 @@ class WidthSpace:
     def widths_dict(self, widths: WidthVector | None) -> dict[str, int]:
         """A width vector in full: one checked width for every group, by name, in group order."""
         row = self._rows(widths)[0]
-        return {group.name: int(width) for group, width in zip(self.groups, row)}
+        return {group.name: int(width) for group, width in zip(self.groups, row, strict=True)}
 
     def subnet(self, widths: WidthVector | None = None, *, channels: ChannelChoice | None = None) -> Subnet:
         """What is kept: the leading channels of each width, or explicit channels per group."""
@@ -141,7 +141,7 @@ class WidthSpace:
                 raise WidthError("give either widths or channels, not both")
             return self._subnet_of_channels(channels)
         row = self._rows(widths)[0]
-        return Subnet(tuple(np.arange(width // g.divisor) for g, width in zip(self.groups, row.tolist())))
+        return Subnet(tuple(np.arange(width // g.divisor) for g, width in zip(self.groups, row.tolist(), strict=True)))
 
     def run(
         self,
@@ -167,7 +167,7 @@ class WidthSpace:
         subnet = self.subnet(widths, channels=channels)
         kept = {
             group.name: np.flatnonzero(np.isin(group.unit_of_channel, units)).tolist()
-            for group, units in zip(self.groups, subnet.units)
+            for group, units in zip(self.groups, subnet.units, strict=True)
         }
         return extract(self._source(model), self.layout, subnet, {name: len(c) for name, c in kept.items()}, kept)
 
@@ -232,7 +232,7 @@ class WidthSpace:
         for name in channels:
             self.group(name)
         chosen = [channels.get(group.name) for group in self.groups]
-        return Subnet(tuple(_units_of(group, picked) for group, picked in zip(self.groups, chosen)))
+        return Subnet(tuple(_units_of(group, picked) for group, picked in zip(self.groups, chosen, strict=True)))
 
     def _names_hint(self, name: str) -> str:
         near = get_close_matches(str(name), list(self._numbers), n=3, cutoff=0.5)

@@ -1,7 +1,6 @@
 """What `cafenet inspect` found, as tables for people."""
 
-from collections import defaultdict
-
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -9,34 +8,25 @@ from rich.text import Text
 from cafenet.inspection import Inspection
 from cafenet.space import WidthSpace
 
-_NUM_NAMES_SHOWN = 4
-
 
 def print_inspection(inspection: Inspection, console: Console) -> None:
-    """Print the groups, the totals, and what is frozen and why."""
+    """Print the groups, what is frozen and why, and the totals last, where the eye falls."""
     space = inspection.space
+    size = "x".join(map(str, inspection.input_size))
     # Text, not str: rich would read [0] in a name as markup.
-    console.print(Text(f"{inspection.model}, input {'x'.join(map(str, inspection.input_size))}", style="bold"))
+    console.print(Text(f"{inspection.model}, input {size}", style="bold"))
     console.print(_group_table(space))
-    console.print(f"FLOPs       {space.flops():,} (1 multiply-add = 1 FLOP, as in the paper)", highlight=False)
-    console.print(f"parameters  {space.params():,}", highlight=False)
-    console.print(
-        f"searchable  {space.searchable_flops_share:.1%} of the FLOPs, in {len(space.groups)} width groups",
-        highlight=False,
-    )
-    proof = "and verified by running a shrunk model" if inspection.verified else "not verified (--no-verify)"
-    console.print(f"traced      in {inspection.seconds:.2f} s, {proof}", highlight=False)
-    console.print()
     if space.frozen:
         console.print(_frozen_table(space))
     else:
-        console.print("Nothing is frozen.")
+        console.print("Nothing is frozen.\n")
+    console.print(_totals(inspection), highlight=False)
 
 
 def _group_table(space: WidthSpace) -> Table:
-    table = Table()
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("width group", overflow="fold")
-    for heading in ("channels", "divisor", "min width", "FLOPs share", "FLOPs/channel"):
+    for heading in ("channels", "divisor", "min\nwidth", "FLOPs\nshare", "FLOPs per\nchannel"):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in space.groups:
         table.add_row(
@@ -51,15 +41,21 @@ def _group_table(space: WidthSpace) -> Table:
 
 
 def _frozen_table(space: WidthSpace) -> Table:
-    """One row per reason: large models freeze hundreds of dimensions for a handful of reasons."""
-    names_by_reason: defaultdict[str, list[str]] = defaultdict(list)
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("frozen layer", overflow="fold")
+    table.add_column("channels", justify="right", no_wrap=True)
+    table.add_column("reason", overflow="fold")
     for frozen in space.frozen:
-        names_by_reason[frozen.reason].append(f"{frozen.name} ({frozen.channels})")
-    table = Table(show_lines=True)
-    table.add_column("frozen because", ratio=1, overflow="fold")
-    table.add_column("what (channels)", ratio=1, overflow="fold")
-    for reason, names in names_by_reason.items():
-        hidden = len(names) - _NUM_NAMES_SHOWN
-        shown = names[:_NUM_NAMES_SHOWN] + ([f"and {hidden} more (--json lists all)"] if hidden > 0 else [])
-        table.add_row(Text(reason), Text("\n".join(shown)))
+        table.add_row(Text(frozen.name), f"{frozen.channels:,}", Text(frozen.reason))
     return table
+
+
+def _totals(inspection: Inspection) -> Text:
+    space = inspection.space
+    proof = "verified on a shrunk run" if inspection.verified else "not verified"
+    return Text(
+        f"FLOPs       {space.flops():,} (1 multiply-add = 1 FLOP, as in the paper)\n"
+        f"parameters  {space.params():,}\n"
+        f"searchable  {space.searchable_flops_share:.1%} of the FLOPs; width groups: {len(space.groups)}\n"
+        f"traced in   {inspection.seconds:.2f} s, {proof}"
+    )

@@ -102,4 +102,5 @@ class Atoms:
             return np.arange(self.num_atoms, dtype=np.int64)
         left, right = np.concatenate(self._left), np.concatenate(self._right)
         graph = coo_array((np.ones(left.size, dtype=np.int8), (left, right)), shape=(self.num_atoms, self.num_atoms))
-        return connected_components(graph, directed=False)[1].astype(np.int64)
+        components: npt.NDArray[np.int64] = connected_components(graph, directed=False)[1].astype(np.int64)
+        return components

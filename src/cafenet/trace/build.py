@@ -1,7 +1,7 @@
 """From a finished run to a WidthSpace: patterns, attribute slots, costs, group names."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from torch import nn
@@ -12,19 +12,21 @@ from cafenet.cost import Cost, FloatArray, Product
 from cafenet.errors import TraceError
 from cafenet.layout import AttributeSlot, IntArray, Layout
 from cafenet.space import Frozen, WidthGroup, WidthSpace
-from cafenet.trace.atoms import DimLabel
+from cafenet.trace.atoms import Atoms, DimLabel
 from cafenet.trace.grouping import Group, Grouping, group_units
 from cafenet.trace.run import Run
 
 
-def build_space(model: nn.Module, run: Run, min_width: int | float) -> WidthSpace:
-    """Sort the run's atoms into groups and price them."""
-    grouping = group_units(run.atoms)
-    layout = layout_of(model, run, grouping)
+def build_space(
+    model: nn.Module, atoms: Atoms, runs: Sequence[Run], unused: Sequence[str], min_width: int | float
+) -> WidthSpace:
+    """Sort the atoms into groups and price them by the first run, the one in eval mode."""
+    grouping = group_units(atoms)
+    layout = layout_of(model, atoms, runs, grouping)
     units = np.array([group.units.size for group in grouping.groups], dtype=np.int64)
     forms = _Forms(grouping, units)
-    flops = Cost([forms.product(term.constant, term.sizes) for term in run.terms], units)
-    params = Cost(_parameter_products(model, run, forms), units)
+    flops = Cost([forms.product(term.constant, term.sizes) for term in runs[0].terms], units)
+    params = Cost(_parameter_products(model, atoms, forms), units)
     gradient = flops.gradient()
     names = _names(grouping.groups)
     groups = []
@@ -43,11 +45,21 @@ def build_space(model: nn.Module, run: Run, min_width: int | float) -> WidthSpac
                 _number=number,
             )
         )
-    frozen = tuple(Frozen(_layer(axis.tensor), axis.size, reason) for axis, reason in grouping.frozen)
-    return WidthSpace(model, tuple(groups), frozen, layout, flops, params)
+    frozen = [Frozen(_layer(axis.tensor), axis.size, reason) for axis, reason in grouping.frozen]
+    frozen += _unused_layers(model, unused)
+    return WidthSpace(model, tuple(groups), tuple(frozen), layout, flops, params)
 
 
-def layout_of(model: nn.Module, run: Run, grouping: Grouping) -> Layout:
+def _unused_layers(model: nn.Module, unused: Sequence[str]) -> list[Frozen]:
+    """Layers that no run touched: nobody knows what they would read, so they stay as they are."""
+    layers: dict[str, int] = {}
+    for name in unused:
+        shape = model.get_parameter(name).shape
+        layers.setdefault(name.rpartition(".")[0] or name, shape[0] if shape else 1)
+    return [Frozen(layer, channels, "is not used when the model runs") for layer, channels in layers.items()]
+
+
+def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Grouping) -> Layout:
     """Where the units lie: one pattern for each distinct arrangement of units along a dimension."""
     patterns: list[IntArray] = []
     numbers: dict[bytes, int] = {}
@@ -60,12 +72,12 @@ def layout_of(model: nn.Module, run: Run, grouping: Grouping) -> Layout:
         return numbers[key]
 
     axes: dict[str, dict[int, int]] = {}
-    for axis in run.atoms.axes:
+    for axis in atoms.axes:
         units = grouping.unit_of_atom[axis.first : axis.first + axis.size]
         if (units >= 0).any():
             axes.setdefault(axis.tensor, {})[axis.dim] = number_of(units)
     slots = {(slot.module, slot.attribute): slot for slot in _parameter_attributes(model, axes)}
-    for attribute in run.attributes:
+    for attribute in (attribute for run in runs for attribute in run.attributes):
         units = _units_of(grouping, attribute.label)
         key = (attribute.path, attribute.attribute)
         if (units >= 0).any() and key not in slots:
@@ -148,10 +160,10 @@ class _Forms:
         return self._known[id(label)][1]
 
 
-def _parameter_products(model: nn.Module, run: Run, forms: _Forms) -> list[Product]:
+def _parameter_products(model: nn.Module, atoms: Atoms, forms: _Forms) -> list[Product]:
     """One product of dimension sizes for each parameter."""
     sizes: dict[str, list[tuple[int, DimLabel]]] = {name: [] for name, _ in model.named_parameters()}
-    for axis in run.atoms.axes:
+    for axis in atoms.axes:
         if axis.tensor in sizes:
             label = np.arange(axis.first, axis.first + axis.size, dtype=np.int64)
             sizes[axis.tensor].append((axis.size, label))
@@ -159,7 +171,7 @@ def _parameter_products(model: nn.Module, run: Run, forms: _Forms) -> list[Produ
 
 
 def _unit_of_channel(grouping: Grouping, group: Group) -> IntArray:
-    return grouping.unit_of_atom[group.axis.first + group.positions] - group.units[0]
+    return grouping.unit_of_atom[group.axis.first + group.positions] - int(group.units[0])
 
 
 def _smallest(min_width: int | float, name: str, channels: int, divisor: int) -> int:

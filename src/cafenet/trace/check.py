@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cafenet.calling import call, training_mode
 from cafenet.layout import IntArray, Layout, Subnet, cuts
 from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
-from cafenet.trace.atoms import Labels
+from cafenet.trace.atoms import Atoms, Labels
 from cafenet.trace.build import layout_of
 from cafenet.trace.grouping import Grouping, group_units
 from cafenet.trace.run import BROADCAST, ModulePaths, Record, Run, tensors_in, to_meta_where_mixed
+from cafenet.trace.watch import Pass
 
 
 class _Mismatch(Exception):
@@ -36,15 +37,18 @@ class _Failure:
     suspects: frozenset[int]
 
 
-def find_faults(
-    model: nn.Module, run: Run, tensors: dict[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    """Freeze, in the run's atoms, all groups that the model's code does not let vary."""
+def find_faults(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> None:
+    """Freeze all groups that the model's code does not let vary in one of the passes."""
+    for this in passes:
+        _find_faults_in(model, atoms, this, [each.run for each in passes])
+
+
+def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[Run]) -> None:
     while True:
-        grouping = group_units(run.atoms)
+        grouping = group_units(atoms)
         if not grouping.groups:
             return
-        checker = _Checker(model, run, grouping, tensors, args, kwargs)
+        checker = _Checker(model, this, grouping, layout_of(model, atoms, runs, grouping))
         everything = range(len(grouping.groups))
         failure = checker.failure(everything)
         if failure is None:
@@ -52,37 +56,33 @@ def find_faults(
         guilty = [number for number in sorted(failure.suspects) if checker.failure([number]) is not None]
         for number in guilty or sorted(failure.suspects) or checker.bisect(list(everything)):
             group = grouping.groups[number]
-            run.atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
+            atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
 
 
 class _Checker:
     """Repeats the traced run with some groups cut."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        run: Run,
-        grouping: Grouping,
-        tensors: dict[str, Tensor],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self._model, self._run, self._grouping = model, run, grouping
-        self._tensors, self._args, self._kwargs = tensors, args, kwargs
-        self._layout = layout_of(model, run, grouping)
+    def __init__(self, model: nn.Module, this: Pass, grouping: Grouping, layout: Layout) -> None:
+        self._model, self._pass, self._grouping, self._layout = model, this, grouping, layout
 
     def failure(self, cut: Sequence[int]) -> _Failure | None:
         """What goes wrong when these groups are cut and the others are whole, or None."""
         subnet = Subnet(tuple(_kept(g.units.size, n, n in cut) for n, g in enumerate(self._grouping.groups)))
         chosen = cuts(self._layout, subnet)
-        sliced = slice_tensors(self._tensors, self._layout, chosen)
-        sliced = {name: t.clone() if t is self._tensors[name] else t for name, t in sliced.items()}
+        tensors = self._pass.tensors
+        sliced = slice_tensors(tensors, self._layout, chosen)
+        sliced = {name: t.clone() if t is tensors[name] else t for name, t in sliced.items()}
         paths = ModulePaths(self._model)
-        mode = _CompareMode(self._run.records, _Sizes(self._grouping, subnet.keeps(self._layout)), paths)
+        mode = _CompareMode(self._pass.run.records, _Sizes(self._grouping, subnet.keeps(self._layout)), paths)
         try:
-            with torch.no_grad(), training_mode(self._model, False), paths.watching():
-                with patched_attributes(self._model, attribute_values(self._layout, chosen)), mode:
-                    call(self._model, sliced, self._args, self._kwargs)
+            with (
+                torch.no_grad(),
+                training_mode(self._model, self._pass.training),
+                patched_attributes(self._model, attribute_values(self._layout, chosen)),
+                paths.watching(),
+                mode,
+            ):
+                call(self._model, sliced, self._pass.args, self._pass.kwargs)
             mode.expect_end()
         except Exception as error:  # any way in which the model's own code can fail at other widths
             reason = str(error) if isinstance(error, _Mismatch) else f"{type(error).__name__}: {error}"
@@ -148,7 +148,7 @@ class _CompareMode(TorchDispatchMode):
     """Lets the ops run and stops at the first one that is not the traced one or has another shape."""
 
     def __init__(self, records: Sequence[Record], sizes: _Sizes, paths: ModulePaths) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._records, self._sizes, self._paths = records, sizes, paths
         self._position = 0
         self.path = ""
@@ -170,8 +170,8 @@ class _CompareMode(TorchDispatchMode):
         if record is None or record.func is not func:
             raise _Mismatch(f"other ops run at other widths ({func})")
         out = func(*args, **kwargs)
-        for tensor, shape, labels in zip(tensors_in((out,)), record.shapes, record.outputs):
-            for dim, (found, size, label) in enumerate(zip(tensor.shape, shape, labels)):
+        for tensor, shape, labels in zip(tensors_in((out,)), record.shapes, record.outputs, strict=True):
+            for dim, (found, size, label) in enumerate(zip(tensor.shape, shape, labels, strict=True)):
                 if label is not BROADCAST and found != self._sizes.predict(size, label):
                     raise _Mismatch(
                         f"{func} gives size {found} in dimension {dim} where "

@@ -6,13 +6,15 @@ conv2.weight[1]: one width group of 4 channels. The eight outputs are frozen.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from cafenet.trace.atoms import AtomArray, Atoms, Axis
+from cafenet.trace.atoms import Atoms, Axis
 
 IntArray = npt.NDArray[np.int64]
+_Number = TypeVar("_Number", np.int64, np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,18 +96,15 @@ def _signatures(component: IntArray, axis_of_atom: IntArray, num_components: int
 
 def _produced_axes(atoms: Atoms, axis_of_atom: IntArray) -> list[Axis]:
     """The axes whose channels a layer creates, in the order of execution."""
-    numbers = np.concatenate([axis_of_atom[_ends(label)] for label in atoms.produced if label.size] or [[]])
-    return [atoms.axes[number] for number in dict.fromkeys(numbers.astype(int).tolist())]
+    numbers = dict.fromkeys(int(axis_of_atom[label[0]]) for label in atoms.produced if label.size)
+    return [atoms.axes[number] for number in numbers]
 
 
-def _ends(label: AtomArray) -> AtomArray:
-    return label[[0, -1]]
-
-
-def _in_order(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+def _in_order(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     """Distinct values in the order of their first appearance."""
     _, first = np.unique(values, return_index=True)
-    return values[np.sort(first)]
+    ordered: npt.NDArray[_Number] = values[np.sort(first)]
+    return ordered
 
 
 def _frozen(

@@ -96,6 +96,8 @@ class Run:
     terms: list[Term] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     attributes: list[AttributeLabel] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+    """ids of all tensors that went into an op."""
 
     def labels(self, tensor: Tensor) -> Labels:
         """The label of each dimension of a tensor."""
@@ -182,7 +184,7 @@ class WatchMode(TorchDispatchMode):
     """Runs every op, then lets its rule follow the channels; real tensors that meet meta ones become meta too."""
 
     def __init__(self, run: Run, find_rule: Callable[[torch._ops.OpOverload], Rule], paths: ModulePaths) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._run, self._find_rule, self._paths = run, find_rule, paths
 
     def __torch_dispatch__(
@@ -191,6 +193,7 @@ class WatchMode(TorchDispatchMode):
         kwargs = kwargs or {}
         args, kwargs = to_meta_where_mixed(args, kwargs)
         inputs = list(tensors_in((*args, *kwargs.values())))
+        self._run.seen.update(map(id, inputs))
         before = tuple(raw_labels(tensor) for tensor in inputs if has_labels(tensor))
         out = func(*args, **kwargs)
         call = Call(func, args, kwargs, out, self._paths.path, self._paths.module)

@@ -1,22 +1,19 @@
 """`trace`: from a model and example inputs to its width space."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
+from torch import nn
 
-from cafenet.calling import call, call_arguments, named_tensors, to_meta, training_mode, unwrap, without_trace
+from cafenet.calling import call_arguments, unwrap
 from cafenet.errors import TraceError
 from cafenet.space import WidthSpace
-from cafenet.trace.atoms import Atoms
 from cafenet.trace.build import build_space
 from cafenet.trace.check import find_faults
 from cafenet.trace.freezing import freeze_named, freeze_whole_modules
 from cafenet.trace.rules import RuleTable
-from cafenet.trace.run import ModulePaths, Rule, Run, WatchMode, raw_labels
+from cafenet.trace.run import Rule
+from cafenet.trace.watch import watch
 
 
 def trace(
@@ -41,13 +38,12 @@ def trace(
     """
     model = unwrap(model)
     args, kwargs = call_arguments(example_inputs)
-    table = RuleTable(rules)
-    watched = _watch(model, args, kwargs, table)
-    freeze_whole_modules(model, watched.run.atoms)
-    freeze_named(model, watched.run.atoms, [freeze] if isinstance(freeze, str) else list(freeze))
+    atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules))
+    freeze_whole_modules(model, atoms)
+    freeze_named(model, atoms, [freeze] if isinstance(freeze, str) else list(freeze))
     if verify:
-        find_faults(model, watched.run, watched.tensors, watched.args, watched.kwargs)
-    space = build_space(model, watched.run, min_width)
+        find_faults(model, atoms, passes)
+    space = build_space(model, atoms, [each.run for each in passes], unused, min_width)
     if not space.groups:
         raise TraceError(
             "a width space must have at least one searchable group, but every layer is frozen:\n"
@@ -55,56 +51,3 @@ def trace(
             + ("\n  (no layer creates channels)" if not space.frozen else "")
         )
     return space
-
-
-@dataclass(frozen=True, eq=False)
-class Watched:
-    """A finished run, and what it was run on, so that it can be repeated."""
-
-    run: Run
-    tensors: dict[str, Tensor]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-def _watch(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], table: RuleTable) -> Watched:
-    """Watch an eval run on meta tensors; on real ones where the model reads values."""
-    originals = named_tensors(model)
-    try:
-        return _watch_on(model, to_meta(originals), *to_meta((args, kwargs)), table)
-    except Exception as error:  # the model may read values or mix devices: only a real run can tell
-        meta_error = error
-    try:
-        return _watch_on(model, without_trace(model, originals), args, kwargs, table)
-    except Exception as error:
-        raise TraceError(
-            f"the model must run on the example inputs, but its forward raised {type(error).__name__}: {error}"
-        ) from (error if originals and not next(iter(originals.values())).is_meta else meta_error)
-
-
-def _watch_on(
-    model: nn.Module, tensors: dict[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any], table: RuleTable
-) -> Watched:
-    run = Run(Atoms())
-    for name, tensor in tensors.items():
-        run.label(tensor, [run.atoms.new_axis(name, d, n) if n > 1 else None for d, n in enumerate(tensor.shape)])
-    output = _run_watched(model, run, tensors, args, kwargs, table, training=False)
-    for leaf in tree_flatten(output)[0]:
-        if isinstance(leaf, Tensor):
-            for label in raw_labels(leaf):
-                run.atoms.freeze(label, "is an output of the model", "")
-    return Watched(run, tensors, args, kwargs)
-
-
-def _run_watched(
-    model: nn.Module,
-    run: Run,
-    tensors: dict[str, Tensor],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    table: RuleTable,
-    training: bool,
-) -> Any:
-    paths = ModulePaths(model)
-    with torch.no_grad(), training_mode(model, training), paths.watching(), WatchMode(run, table, paths):
-        return call(model, tensors, args, kwargs)

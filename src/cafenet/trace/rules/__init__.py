@@ -15,82 +15,91 @@ from cafenet.trace.run import Call, Rule, Run, has_labels
 
 aten = torch.ops.aten
 
+
+def _ops(rule: Rule, names: str) -> dict[Any, Rule]:
+    """The same rule for several aten ops; those that this version of PyTorch does not have are left out."""
+    return {getattr(aten, name): rule for name in names.split() if hasattr(aten, name)}
+
+
 DEFAULT_RULES: dict[Any, Rule] = {
     # products
     aten.convolution: products.convolution,
     aten.linear: products.linear,
     aten.mm: products.mm,
     aten.addmm: products.addmm,
-    **dict.fromkeys([aten.bmm, aten.baddbmm, *products.ATTENTION], products.batched),
+    **_ops(
+        products.batched,
+        "bmm baddbmm _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention",
+    ),
     # normalisations
-    **dict.fromkeys(norms.BATCH_NORMS, norms.batch_norm),
-    aten.native_layer_norm: norms.layer_norm,
-    aten._fused_rms_norm: norms.layer_norm,
+    **_ops(
+        norms.batch_norm,
+        "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_with_update "
+        "_batch_norm_no_update cudnn_batch_norm miopen_batch_norm",
+    ),
+    **_ops(norms.layer_norm, "native_layer_norm _fused_rms_norm"),
     aten.native_group_norm: norms.group_norm,
     # elementwise without the tag, and what looks like its input
-    **dict.fromkeys(
-        [aten.hardswish, aten.hardswish_, aten.hardsigmoid_, aten.hardtanh, aten.hardtanh_, aten._prelu_kernel]
-        + [aten.copy_, aten.native_dropout, aten.rrelu_with_noise, aten.softplus, aten.log_sigmoid_forward],
+    **_ops(
         elementwise.elementwise,
+        "hardswish hardswish_ hardsigmoid_ hardtanh hardtanh_ _prelu_kernel copy_ native_dropout rrelu_with_noise "
+        "softplus log_sigmoid_forward",
     ),
-    **dict.fromkeys(
-        [aten.zeros_like, aten.ones_like, aten.full_like, aten.empty_like, aten.rand_like, aten.randn_like]
-        + [aten.bernoulli, aten.bernoulli_, aten.uniform_, aten.normal_, aten.zero_, aten.fill_]
-        + [aten.detach, aten.detach_, aten.alias, aten.lift_fresh, aten.contiguous, aten._to_copy, aten.requires_grad_],
+    **_ops(
         elementwise.carry,
+        "zeros_like ones_like full_like empty_like rand_like randn_like bernoulli bernoulli_ uniform_ normal_ zero_ "
+        "fill_ detach detach_ alias lift_fresh contiguous _to_copy",
     ),
     aten.glu: elementwise.glu,
     # shapes
-    **dict.fromkeys([aten.view.default, aten._unsafe_view, aten.reshape, aten._reshape_alias], shapes.reshape),
+    **_ops(shapes.restride, "as_strided as_strided_"),
+    **_ops(shapes.fresh, "new_zeros new_ones new_empty new_full"),
+    aten.view.default: shapes.reshape,
+    **_ops(shapes.reshape, "_unsafe_view reshape _reshape_alias"),
     aten.permute: shapes.permute,
-    **dict.fromkeys([aten.transpose, aten.t], shapes.transpose),
+    **_ops(shapes.transpose, "transpose t"),
     aten.unsqueeze: shapes.unsqueeze,
     aten.squeeze: shapes.squeeze,
     aten.expand: shapes.expand,
     aten.repeat: shapes.repeat,
     aten.cat: shapes.cat,
     aten.stack: shapes.stack,
-    **dict.fromkeys([aten.split, aten.split_with_sizes, aten.unsafe_split], shapes.split),
+    **_ops(shapes.split, "split split_with_sizes unsafe_split"),
     aten.slice: shapes.slice_dim,
-    **dict.fromkeys([aten.select, aten.unbind], shapes.drop_dim),
+    **_ops(shapes.drop_dim, "select unbind"),
     aten.flip: shapes.flip,
     aten.roll: shapes.roll,
     aten.constant_pad_nd: shapes.pad,
     aten.index.Tensor: shapes.index,
     aten.index_select: shapes.index_select,
     aten.embedding: shapes.embedding,
-    **dict.fromkeys([aten.native_channel_shuffle, aten.channel_shuffle], shapes.channel_shuffle),
+    **_ops(shapes.channel_shuffle, "native_channel_shuffle channel_shuffle"),
     aten.pixel_shuffle: shapes.pixel_shuffle,
     aten.pixel_unshuffle: shapes.pixel_unshuffle,
     # reductions and space
-    **dict.fromkeys(
-        [aten.sum, aten.mean, aten.amax, aten.amin, aten.prod, aten.var, aten.std, aten.var_mean, aten.std_mean]
-        + [aten.linalg_vector_norm, aten.norm, aten.logsumexp],
+    **_ops(
         reductions.reduction,
+        "sum mean amax amin prod var std var_mean std_mean linalg_vector_norm norm logsumexp",
     ),
     **dict.fromkeys([aten.max.dim, aten.min.dim, aten.argmax, aten.argmin], reductions.picking_reduction),
     **dict.fromkeys([aten.max.default, aten.min.default], reductions.reduction),
-    **dict.fromkeys(
-        [aten._softmax, aten._log_softmax, aten._safe_softmax, aten.cumsum, aten.softmax, aten.log_softmax],
-        reductions.along,
-    ),
-    **dict.fromkeys(
-        [aten._adaptive_avg_pool2d, aten.adaptive_max_pool2d, aten.avg_pool2d, aten.max_pool2d_with_indices]
-        + [aten.mkldnn_max_pool2d, aten.upsample_nearest2d, aten.upsample_bilinear2d, aten.upsample_bicubic2d]
-        + [aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa, aten._upsample_nearest_exact2d]
-        + [aten.reflection_pad2d, aten.replication_pad2d],
-        reductions.over_space(2),
-    ),
-    **dict.fromkeys(
-        [aten.max_pool1d, aten.avg_pool1d, aten.adaptive_max_pool1d, aten.upsample_nearest1d, aten.upsample_linear1d]
-        + [aten._upsample_nearest_exact1d, aten.reflection_pad1d, aten.replication_pad1d],
+    **_ops(reductions.along, "_softmax _log_softmax _safe_softmax softmax log_softmax cumsum"),
+    **_ops(
         reductions.over_space(1),
+        "max_pool1d avg_pool1d adaptive_max_pool1d upsample_nearest1d upsample_linear1d _upsample_nearest_exact1d "
+        "reflection_pad1d replication_pad1d",
     ),
-    **dict.fromkeys(
-        [aten._adaptive_avg_pool3d, aten.adaptive_max_pool3d, aten.avg_pool3d, aten.max_pool3d_with_indices]
-        + [aten.upsample_nearest3d, aten.upsample_trilinear3d, aten._upsample_nearest_exact3d]
-        + [aten.reflection_pad3d, aten.replication_pad3d],
+    **_ops(
+        reductions.over_space(2),
+        "_adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d max_pool2d_with_indices mkldnn_max_pool2d "
+        "upsample_nearest2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa _upsample_bicubic2d_aa "
+        "_upsample_nearest_exact2d reflection_pad2d replication_pad2d",
+    ),
+    **_ops(
         reductions.over_space(3),
+        "_adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d max_pool3d_with_indices upsample_nearest3d "
+        "upsample_trilinear3d _upsample_nearest_exact3d reflection_pad3d replication_pad3d",
     ),
     aten.im2col: reductions.im2col,
 }

@@ -1,6 +1,5 @@
 """Normalisations: their parameters join the channels that they scale."""
 
-import torch
 from torch import nn
 
 from cafenet.trace.atoms import DimLabel
@@ -64,14 +63,3 @@ def group_norm(run: Run, call: Call) -> None:
 def _count(run: Run, call: Call, attribute: str, label: DimLabel, per_element: bool = False) -> None:
     if label is not None and call.module is not None and hasattr(call.module, attribute):
         run.attributes.append(AttributeLabel(call.path, attribute, label, per_element))
-
-
-BATCH_NORMS = (
-    torch.ops.aten.native_batch_norm,
-    torch.ops.aten._native_batch_norm_legit,
-    torch.ops.aten._native_batch_norm_legit_no_training,
-    torch.ops.aten._batch_norm_with_update,
-    torch.ops.aten._batch_norm_no_update,
-    torch.ops.aten.cudnn_batch_norm,
-    torch.ops.aten.miopen_batch_norm,
-)

@@ -7,7 +7,6 @@ channels on a 10x10 output costs 10*10*3*3*16*32 = 460,800.
 import math
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
@@ -71,7 +70,7 @@ def linear(run: Run, call: Call) -> None:
     if len(call.args) > 2 and call.args[2] is not None:
         run.tie(out, run.labels(call.args[2])[0], call)
     run.label(call.out, (*labels[:-1], out))
-    rows = list(zip(x.shape[:-1], labels[:-1]))
+    rows = list(zip(x.shape[:-1], labels[:-1], strict=True))
     run.cost(1, *rows, (weight.shape[1], incoming), (weight.shape[0], out))
 
 
@@ -109,11 +108,3 @@ def batched(run: Run, call: Call) -> None:
     count = flop_registry.get(call.func.overloadpacket)
     if count is not None:
         run.cost(count(*call.args, **call.kwargs, out_val=call.out) // 2)
-
-
-ATTENTION = (
-    torch.ops.aten._scaled_dot_product_flash_attention,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
-    torch.ops.aten._scaled_dot_product_efficient_attention,
-    torch.ops.aten._scaled_dot_product_cudnn_attention,
-)

@@ -16,7 +16,8 @@ def reshape(run: Run, call: Call) -> None:
     source, out = call.args[0], call.out
     if not has_labels(source):
         return
-    labels, result = run.labels(source), [None] * out.ndim
+    labels = run.labels(source)
+    result: list[DimLabel] = [None] * out.ndim
     for i0, i1, j0, j1 in _blocks(tuple(source.shape), tuple(out.shape)):
         merged = _merge(run, call, tuple(source.shape[i0:i1]), labels[i0:i1])
         result[j0:j1] = _split(run, call, merged, tuple(out.shape[j0:j1]))
@@ -134,7 +135,9 @@ def repeat(run: Run, call: Call) -> None:
     offset = out.ndim - source.ndim
     labels = (None,) * offset + run.labels(source)
     repeats = call.arg("repeats")
-    run.label(out, [None if label is None else np.tile(label, times) for label, times in zip(labels, repeats)])
+    run.label(
+        out, [None if label is None else np.tile(label, times) for label, times in zip(labels, repeats, strict=True)]
+    )
 
 
 def cat(run: Run, call: Call) -> None:
@@ -150,7 +153,9 @@ def cat(run: Run, call: Call) -> None:
         if all(label is None for label in column):
             result.append(None)
         elif d == dim:
-            result.append(np.concatenate([_whole(tensor, label, d) for tensor, label in zip(tensors, column)]))
+            result.append(
+                np.concatenate([_whole(tensor, label, d) for tensor, label in zip(tensors, column, strict=True)])
+            )
         else:
             for label in column[1:]:
                 run.tie(column[0], label, call)
@@ -293,6 +298,20 @@ def embedding(run: Run, call: Call) -> None:
     run.freeze(rows, "is a vocabulary", call)
     run.atoms.produce(features)
     run.label(call.out, (*(None,) * (call.out.ndim - 1), features))
+
+
+def restride(run: Run, call: Call) -> None:
+    """Another memory format of the same shape is the same tensor; any other use of strides is opaque."""
+    source, out = call.args[0], call.out
+    if tuple(call.arg("size")) == tuple(out.shape) == tuple(source.shape) and not call.arg("storage_offset"):
+        run.label(out, raw_labels(source))
+        return
+    for label in run.labels(source):
+        run.freeze(label, f"is read through strides in {call.name}", call)
+
+
+def fresh(run: Run, call: Call) -> None:
+    """`x.new_zeros(size)` takes nothing from x but its type."""
 
 
 def channel_shuffle(run: Run, call: Call) -> None:
