@@ -55,8 +55,15 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def to_meta(tree: Any) -> Any:
-    """Tensors without values, of the same shape and type."""
-    return tree_map(lambda leaf: torch.empty_like(leaf, device="meta") if isinstance(leaf, Tensor) else leaf, tree)
+    """Tensors without values, of the same shape, strides and type."""
+    return tree_map(lambda leaf: _meta_like(leaf) if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def _meta_like(tensor: Tensor) -> Tensor:
+    if tensor.layout is not torch.strided:
+        return torch.empty_like(tensor, device="meta")
+    # Thirty times faster than empty_like, which is a Python function for meta tensors.
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def without_trace(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -49,6 +49,7 @@ class Atoms:
     """Everything that the rules have said about channels during one or more runs."""
 
     axes: list[Axis] = field(default_factory=list)
+    axis_labels: list[AtomArray] = field(default_factory=list)
     num_atoms: int = 0
     freezes: list[Freeze] = field(default_factory=list)
     produced: list[AtomArray] = field(default_factory=list)
@@ -61,6 +62,7 @@ class Atoms:
         self.axes.append(Axis(tensor, dim, self.num_atoms, size))
         atoms = np.arange(self.num_atoms, self.num_atoms + size, dtype=np.int64)
         self.num_atoms += size
+        self.axis_labels.append(atoms)
         return atoms
 
     def tie(self, left: DimLabel, right: DimLabel, reason: str, path: str) -> None:

@@ -138,34 +138,38 @@ class _Forms:
 
     def __init__(self, grouping: Grouping, units: IntArray) -> None:
         self._grouping, self._units = grouping, units
-        self._known: dict[int, tuple[IntArray, FloatArray]] = {}
+        self._by_label: dict[int, FloatArray] = {}  # labels live as long as the run, so their ids are theirs alone
+        self._by_units: dict[bytes, FloatArray] = {}
 
     def product(self, constant: int, sizes: Iterable[tuple[int, DimLabel]]) -> Product:
         forms = []
         for size, label in sizes:
-            form = None if label is None else self._form(label)
-            if form is None or not form[1:].any():
+            if label is None:
                 constant *= size
             else:
-                forms.append(form)
+                forms.append(self._form(label))
         return Product(constant, tuple(forms))
 
     def _form(self, label: IntArray) -> FloatArray:
-        if id(label) not in self._known:
+        if id(label) not in self._by_label:
             units = _units_of(self._grouping, label)
-            varying = units[units >= 0]
-            counts = np.bincount(self._grouping.group_of_unit[varying], minlength=self._units.size)
-            form = np.concatenate([[units.size - varying.size], counts / np.maximum(self._units, 1)])
-            self._known[id(label)] = (label, form)  # the label is kept alive, or its id could be reused
-        return self._known[id(label)][1]
+            key = units.tobytes()
+            if key not in self._by_units:
+                self._by_units[key] = self._count(units)
+            self._by_label[id(label)] = self._by_units[key]
+        return self._by_label[id(label)]
+
+    def _count(self, units: IntArray) -> FloatArray:
+        varying = units[units >= 0]
+        counts = np.bincount(self._grouping.group_of_unit[varying], minlength=self._units.size)
+        return np.concatenate([[units.size - varying.size], counts / np.maximum(self._units, 1)])
 
 
 def _parameter_products(model: nn.Module, atoms: Atoms, forms: _Forms) -> list[Product]:
     """One product of dimension sizes for each parameter."""
     sizes: dict[str, list[tuple[int, DimLabel]]] = {name: [] for name, _ in model.named_parameters()}
-    for axis in atoms.axes:
+    for axis, label in zip(atoms.axes, atoms.axis_labels, strict=True):
         if axis.tensor in sizes:
-            label = np.arange(axis.first, axis.first + axis.size, dtype=np.int64)
             sizes[axis.tensor].append((axis.size, label))
     return [forms.product(1, dims) for dims in sizes.values()]
 

@@ -20,7 +20,7 @@ from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
 from cafenet.trace.atoms import Atoms, Labels
 from cafenet.trace.build import layout_of
 from cafenet.trace.grouping import Grouping, group_units
-from cafenet.trace.run import BROADCAST, ModulePaths, Record, Run, tensors_in, to_meta_where_mixed
+from cafenet.trace.run import BROADCAST, ModulePaths, Record, Run, on_one_device, tensors_in
 from cafenet.trace.watch import Pass
 
 
@@ -165,7 +165,7 @@ class _CompareMode(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self.path = self._paths.path
-        args, kwargs = to_meta_where_mixed(args, kwargs or {})
+        args, kwargs, _ = on_one_device(args, kwargs or {})
         record = self.failing
         if record is None or record.func is not func:
             raise _Mismatch(f"other ops run at other widths ({func})")

@@ -1,5 +1,6 @@
 """One run of the model, watched op by op: a dispatch mode that lets a rule follow the channels through each op."""
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,33 +27,34 @@ class Call:
     func: torch._ops.OpOverload
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    tensors: list[Tensor]
+    """All tensors among the arguments, those in lists too."""
     out: Any
+    outputs: list[Tensor]
+    """All tensors among the results."""
     path: str
     module: nn.Module | None
 
     def arg(self, name: str) -> Any:
         """The op's argument of that name in its schema, however it was passed."""
-        for position, argument in enumerate(self.func._schema.arguments):
-            if argument.name == name:
-                if position < len(self.args) and not argument.kwarg_only:
-                    return self.args[position]
-                return self.kwargs.get(name, argument.default_value)
-        raise KeyError(name)
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All tensors among the arguments, those in lists too."""
-        return list(tensors_in((*self.args, *self.kwargs.values())))
-
-    @property
-    def outputs(self) -> list[Tensor]:
-        """All tensors among the results."""
-        return list(tensors_in((self.out,)))
+        position, default = _arguments(self.func)[name]
+        if position is not None and position < len(self.args):
+            return self.args[position]
+        return self.kwargs.get(name, default)
 
     @property
     def name(self) -> str:
         """The op's short name, as a reason would mention it: `add`, `convolution`."""
         return str(self.func.overloadpacket).removeprefix("aten.")
+
+
+@functools.cache
+def _arguments(func: torch._ops.OpOverload) -> dict[str, tuple[int | None, Any]]:
+    """Position (None if keyword-only) and default of every argument in the op's schema."""
+    return {
+        argument.name: (None if argument.kwarg_only else position, argument.default_value)
+        for position, argument in enumerate(func._schema.arguments)
+    }
 
 
 Rule: TypeAlias = "Callable[[Run, Call], None]"
@@ -190,33 +192,27 @@ class WatchMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        args, kwargs = to_meta_where_mixed(args, kwargs)
-        inputs = list(tensors_in((*args, *kwargs.values())))
+        args, kwargs, inputs = on_one_device(args, kwargs or {})
         self._run.seen.update(map(id, inputs))
         before = tuple(raw_labels(tensor) for tensor in inputs if has_labels(tensor))
         out = func(*args, **kwargs)
-        call = Call(func, args, kwargs, out, self._paths.path, self._paths.module)
+        outputs = list(tensors_in((out,)))
+        path = self._paths.path
+        call = Call(func, args, kwargs, inputs, out, outputs, path, self._paths.module)
         self._find_rule(func)(self._run, call)
-        outputs = call.outputs
-        self._run.records.append(
-            Record(
-                func,
-                call.path,
-                before,
-                tuple(tuple(tensor.shape) for tensor in outputs),
-                tuple(raw_labels(tensor) for tensor in outputs),
-            )
-        )
+        shapes = tuple(tuple(tensor.shape) for tensor in outputs)
+        self._run.records.append(Record(func, path, before, shapes, tuple(raw_labels(tensor) for tensor in outputs)))
         return out
 
 
-def to_meta_where_mixed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Constants that a forward creates on the CPU meet meta activations: send them to meta as well."""
+def on_one_device(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
+    """The arguments and the tensors in them; constants made on the CPU become meta where they meet meta tensors."""
     tensors = list(tensors_in((*args, *kwargs.values())))
-    devices = {tensor.device.type for tensor in tensors if tensor.ndim}
-    if "meta" not in devices or len(devices) == 1:
-        return args, kwargs
+    num_meta = sum(tensor.is_meta for tensor in tensors)
+    if num_meta == 0 or num_meta == len(tensors) or all(t.is_meta or t.ndim == 0 for t in tensors):
+        return args, kwargs, tensors
 
     def convert(value: Any) -> Any:
         if isinstance(value, Tensor) and value.ndim:
@@ -225,4 +221,5 @@ def to_meta_where_mixed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
             return type(value)(convert(item) for item in value)
         return value
 
-    return tuple(convert(arg) for arg in args), {key: convert(value) for key, value in kwargs.items()}
+    args, kwargs = tuple(convert(arg) for arg in args), {key: convert(value) for key, value in kwargs.items()}
+    return args, kwargs, list(tensors_in((*args, *kwargs.values())))
