@@ -52,10 +52,9 @@ def main() -> None:
 
 def measure(job: Job, limit: float) -> Facts:
     """Run one job in a process of its own and return its row; the process ends when a step takes too long."""
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(sender, job))
+    process = context.Process(target=work, args=(sender, job), daemon=True)
     process.start()
     sender.close()
     row: Facts = {"ok": False}

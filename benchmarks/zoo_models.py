@@ -70,7 +70,7 @@ def build_model(name: str) -> nn.Module:
 def image_size(name: str, model: nn.Module) -> int:
     """The size that the model was made for."""
     if name.startswith(TIMM_PREFIX):
-        return int(model.pretrained_cfg["input_size"][-1])  # type: ignore[index, arg-type]
+        return int(model.pretrained_cfg["input_size"][-1])  # type: ignore[index]
     return 299 if name == "inception_v3" else 224
 
 
@@ -115,7 +115,8 @@ def num_params(model: nn.Module) -> int:
 
 
 def make_shallow(model: nn.Module, num_blocks: int = 2) -> None:
-    """Keep the first blocks of every sequence of equal blocks, in place."""
+    """Keep the first blocks of every stage, a stage being a sequence of blocks of one kind, in place."""
     for module in model.modules():
-        if isinstance(module, nn.Sequential) and len({type(block) for block in module}) == 1:
-            del module[num_blocks:]
+        kinds = {type(block) for block in module} if isinstance(module, nn.Sequential) else set()
+        if len(kinds) == 1 and not issubclass(kinds.pop(), nn.Sequential):  # a sequence of stages stays whole
+            del module[num_blocks:]  # type: ignore[operator]

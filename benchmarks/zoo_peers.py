@@ -1,12 +1,13 @@
 """The peers in the zoo, each used as its own documentation shows.
 
-Torch-Pruning: README ("How to scan all groups", "High-level Pruners": `BasePruner`, half of the channels, the classifier
-ignored) and its examples for torchvision and timm models (ViT: `round_to` the heads and set `hidden_dim`; timm: pass
-`num_heads` and set it, `head_dim` and `attn_dim` afterwards; no fused attention).
+Torch-Pruning: its README ("How to scan all groups", "High-level Pruners": `BasePruner`, half of the channels, the
+classifier ignored) and its examples for torchvision and timm models (ViT: `round_to` the heads and set `hidden_dim`;
+timm: pass `num_heads` and set it, `head_dim` and `attn_dim` afterwards; no fused attention).
 ModelOpt: `convert` to the `fastnas` search space with its default configuration, the smallest subnet, `export`.
 """
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +47,12 @@ class TorchPruning(Tool):
 
         small = image(small_size(self.model, self.example.shape[-1]))
         before = num_params(self.model)
-        heads = {m.qkv: m.num_heads for m in self.model.modules() if hasattr(m, "qkv") and hasattr(m, "num_heads")}
+        modules: list[Any] = list(self.model.modules())
+        heads = {
+            module.qkv: module.num_heads
+            for module in modules
+            if hasattr(module, "qkv") and hasattr(module, "num_heads")
+        }
         pruner = tp.pruner.BasePruner(
             self.model,
             self.example,
@@ -67,16 +73,17 @@ class TorchPruning(Tool):
         return [*linears, *convs]
 
     def _vit_heads(self) -> int | None:
-        encoder = getattr(self.model, "encoder", None)
+        encoder: Any = getattr(self.model, "encoder", None)
         return None if encoder is None else int(encoder.layers[0].num_heads)
 
     def _update_attributes(self, heads: dict[nn.Module, int]) -> None:
         """Sizes that these models keep as attributes, which Torch-Pruning leaves to the user."""
         if self._vit_heads() is not None:
-            self.model.hidden_dim = self.model.conv_proj.out_channels  # type: ignore[union-attr, assignment]
-        for module in self.model.modules():
-            if getattr(module, "qkv", None) in heads:
-                attention = module  # type: ignore[assignment]
+            vit: Any = self.model
+            vit.hidden_dim = vit.conv_proj.out_channels
+        attention: Any
+        for attention in self.model.modules():
+            if getattr(attention, "qkv", None) in heads:
                 attention.num_heads = heads[attention.qkv]
                 attention.head_dim = attention.qkv.out_features // (3 * attention.num_heads)
                 if hasattr(attention, "attn_dim"):
@@ -91,7 +98,6 @@ class ModelOpt(Tool):
 
     def analyse(self) -> Facts:
         import modelopt.torch.nas as mtn
-        import modelopt.torch.prune  # registers the mode
 
         self._space = mtn.convert(self._copy, mode="fastnas")
         return {}

@@ -18,7 +18,7 @@ class Results:
 
     def __init__(self, path: Path, settings: dict[str, Any], *, fresh: bool) -> None:
         self.path = path
-        self.header = {"format": FORMAT, "settings": settings, "versions": _versions()}
+        self.header: dict[str, Any] = {"format": FORMAT, "settings": settings, "versions": _versions()}
         self._rows: dict[tuple[str, str], Facts] = {}
         if path.exists() and not fresh:
             self._load()

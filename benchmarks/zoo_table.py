@@ -8,17 +8,19 @@ from zoo_tool import Facts
 
 PEERS = {"torch-pruning": "Torch-Pruning", "modelopt": "ModelOpt"}
 REFERENCE = "densenet201"
-HOW = """Seconds are the median of {num_runs} runs in one process and one thread, after the tool was used once on a small
-network so that imports are not counted; an analysis of more than {single_run_above_seconds:g} s is run once. Every model
-meets every tool in a process of its own, tools interleaved per model, with {memory_gb:g} GB of memory and {limit:g} s for
-each step.
+CHECKED = "verified_trace_seconds"
+HOW = """Seconds are the median of {num_runs} runs in one process and one thread, after the tool was used once on a
+small network so that imports are not counted; an analysis of more than {single_run_above_seconds:g} s is run once.
+Every model meets every tool in a process of its own, tools interleaved per model, with {memory_gb:g} GB of memory and
+{limit:g} s for each step.
 
 - **bare**: the model itself, run once on meta tensors.
-- **CafeNet**: `cafenet.trace(model, image, verify=False)`; *checked* is the same with `verify=True`. A model counts as
-  handled if it has width groups and `cafenet.verify` agrees on real values, twice at random widths: the run in place, the
-  extracted model and, where nothing normalises over the channels, the full model with the dropped channels zeroed give
-  the same output, and FLOPs and params equal a count on the extracted model. Error: the largest relative difference.
-- **Torch-Pruning**: `DependencyGraph().build_dependency` and all groups of `get_all_groups`, which runs the model on real
+- **CafeNet**: `cafenet.trace(model, image, verify=False)`; *checked* is one run with `verify=True`, the default. A
+  model counts as handled if it has width groups and `cafenet.verify` agrees on real values, twice at random widths: the
+  run in place, the extracted model and, where nothing normalises over the channels, the full model with the dropped
+  channels zeroed give the same output, and FLOPs and params equal a count on the extracted model. Error: the largest
+  relative difference.
+- **Torch-Pruning**: `DependencyGraph().build_dependency` and all groups of `get_all_groups`; it runs the model on real
   values. A model counts as handled if `BasePruner` removes half of the channels and the pruned model runs.
 - **ModelOpt**: `modelopt.torch.nas.convert(model, mode="fastnas")`. A model counts as handled if the smallest subnet is
   exported and runs.
@@ -35,38 +37,36 @@ def markdown(results: Results, command: str) -> str:
 
 
 def _tables(results: Results) -> Iterable[str]:
+    tools = _tools(results)
+    handled = [[name, _handled(results, tool), _slowest(results, tool)] for tool, name in tools.items()]
+    yield _table(["tool", "models handled", "slowest analysis"], handled)
+    rows = [_ratio_row("CafeNet / bare", _ratios(results, ("cafenet", "seconds"), ("bare", "seconds")))]
+    rows += [_ratio_row("CafeNet, checked / bare", _ratios(results, ("cafenet", CHECKED), ("bare", "seconds")))]
+    for tool in (tool for tool in tools if tool in PEERS):
+        for ours, key in (("CafeNet", "seconds"), ("CafeNet, checked", CHECKED)):
+            rows.append(_ratio_row(f"{PEERS[tool]} / {ours}", _ratios(results, (tool, "seconds"), ("cafenet", key))))
     yield _table(
-        ["tool", "models handled", "slowest analysis"],
-        [[name, _handled(results, tool), _slowest(results, tool)] for tool, name in _tools(results).items()],
+        ["time ratio, where both handle the model", "models", "geometric mean", "least", "most", REFERENCE], rows
     )
-    rows = []
-    for tool, name in {"bare": "bare run", **PEERS}.items():
-        ratios = _ratios(results, tool)
-        if ratios:
-            spread = (
-                f"{_geometric_mean(ratios.values()):.2f}",
-                f"{min(ratios.values()):.2f}",
-                f"{max(ratios.values()):.2f}",
-            )
-            reference = f"{ratios[REFERENCE]:.2f}" if REFERENCE in ratios else "-"
-            rows.append(
-                [f"{name} / CafeNet" if tool in PEERS else f"CafeNet / {name}", str(len(ratios)), *spread, reference]
-            )
-    if rows:
-        yield _table(
-            ["time ratio, where both handle the model", "models", "geometric mean", "least", "most", REFERENCE], rows
-        )
 
 
-def _ratios(results: Results, tool: str) -> dict[str, float]:
-    """A peer's seconds over ours, or ours over the bare run's, by model."""
+def _ratios(results: Results, upper: tuple[str, str], lower: tuple[str, str]) -> dict[str, float]:
+    """Seconds of one (tool, key) over those of another, by model, where both tools handle it."""
     ratios = {}
     for model in results.models():
-        ours, other = results.get(model, "cafenet"), results.get(model, tool)
-        if ours and other and ours["ok"] and other["ok"]:
-            ratio = other["seconds"] / ours["seconds"]
-            ratios[model] = ratio if tool in PEERS else 1 / ratio
+        above, below = results.get(model, upper[0]), results.get(model, lower[0])
+        if above and below and above["ok"] and below["ok"]:
+            ratios[model] = above[upper[1]] / below[lower[1]]
     return ratios
+
+
+def _ratio_row(name: str, ratios: dict[str, float]) -> list[str]:
+    if not ratios:
+        return [name, "0", "-", "-", "-", "-"]
+    low, high = min(ratios, key=lambda m: ratios[m]), max(ratios, key=lambda m: ratios[m])
+    spread = [f"{ratios[model]:.2f} ({model})" for model in (low, high)]
+    reference = f"{ratios[REFERENCE]:.2f}" if REFERENCE in ratios else "-"
+    return [name, str(len(ratios)), f"{_geometric_mean(ratios.values()):.2f}", *spread, reference]
 
 
 def _handled(results: Results, tool: str) -> str:
@@ -93,7 +93,7 @@ def _models_table(results: Results) -> str:
     for model in results.models():
         bare, ours = (results.get(model, tool) or {} for tool in ("bare", "cafenet"))
         row = [model, str(ours.get("image_size", "-")), _seconds(bare), _seconds(ours)]
-        row += [_seconds(ours, "verified_trace_seconds"), str(ours.get("num_groups", "-")), *_proof(ours)]
+        row += [_seconds(ours, CHECKED), str(ours.get("num_groups", "-")), *_proof(ours)]
         rows.append(row + [cell for tool in peers for cell in _peer_cells(results.get(model, tool) or {})])
     return _table(head + [f"{PEERS[tool]} {what}" for tool in peers for what in ("s", "groups")], rows)
 

@@ -9,7 +9,7 @@ Facts: TypeAlias = dict[str, Any]
 
 
 class Tool:
-    """Finds what can vary in a model (`analyse`, timed) and makes a narrower model of it (`use`); failing is raising."""
+    """Finds what can vary in a model (`analyse`, timed) and makes a narrower one (`use`); to fail is to raise."""
 
     environment: dict[str, str] = {}  # noqa: RUF012 - read only; set before the model is built
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_map
 
 from cafenet.errors import TraceError
@@ -26,7 +27,11 @@ def unwrap(model: nn.Module) -> nn.Module:
         elif isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
             model = model._orig_mod
         else:
-            return model
+            break
+    scripted = [name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
+    if scripted:
+        raise TraceError(f"a model with a ScriptModule inside cannot be traced, but {scripted[0]!r} is one")
+    return model
 
 
 def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -72,18 +77,57 @@ def without_trace(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, 
     return {name: t.detach() if name in parameters else t.clone() for name, t in tensors.items()}
 
 
+def copied(tree: Any) -> Any:
+    """The same inputs in memory of their own, for a model that may write into them."""
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def tensors_of(output: Any) -> Iterator[Tensor]:
+    """All tensors in what a model returns, also inside objects of the user's own classes."""
+    stack, met = [output], set()
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Tensor):
+            yield value
+        elif not isinstance(value, (str, bytes, type, nn.Module)) and id(value) not in met:
+            met.add(id(value))
+            stack += reversed(_parts(value))
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    slots = {name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())}
+    return [*(getattr(value, name, None) for name in sorted(slots)), *getattr(value, "__dict__", {}).values()]
+
+
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run the model's own forward on other tensors."""
-    return functional_call(model, dict(tensors), args, kwargs)
+    """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
+    with unchanged(model):
+        return functional_call(model, dict(tensors), args, kwargs)
+
+
+@contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """Give every module its attributes back: a forward may keep a table, which has no values or another width here."""
+    before = [(held, dict(held)) for module in model.modules() for held in (vars(module), module._buffers)]
+    try:
+        yield
+    finally:
+        for held, content in before:
+            held.clear()
+            held.update(content)
 
 
 @contextmanager
 def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Switch all modules to train or eval, and each one back to what it was."""
+    """Switch all modules to train or eval, and each one back to what it was; dropout stays off, it has no channels."""
     before = [(module, module.training) for module in model.modules()]
     try:
         for module, _ in before:
-            module.training = training
+            module.training = training and not isinstance(module, _DropoutNd)
         yield
     finally:
         for module, mode in before:

@@ -13,6 +13,18 @@ class WidthError(CafeNetError):
     """Widths or channels are not part of the width space."""
 
 
+class BinError(CafeNetError):
+    """Bins, or ways to share weights between widths, that do not fit the width space."""
+
+
+class TrainingError(CafeNetError):
+    """The supernet cannot be trained on this data with these options."""
+
+
+class CheckpointError(CafeNetError):
+    """A checkpoint cannot be read, or belongs to another run."""
+
+
 class SlimFileError(CafeNetError):
     """A saved slim model cannot be read, or belongs to another model."""
 

@@ -85,7 +85,17 @@ class Cut:
             return tensor
         if self.is_run:
             return tensor.narrow(dim, int(self.positions[0]), self.positions.size)
-        return tensor.index_select(dim, torch.from_numpy(self.positions).to(tensor.device))
+        return tensor.index_select(dim, self._index(tensor))
+
+    def assign(self, tensor: Tensor, dim: int, part: Tensor) -> None:
+        """Write a part back to where `apply` took it from, in place."""
+        if self.is_run:
+            tensor.narrow(dim, int(self.positions[0]), self.positions.size).copy_(part)
+        else:
+            tensor.index_copy_(dim, self._index(tensor), part)
+
+    def _index(self, tensor: Tensor) -> Tensor:
+        return torch.from_numpy(self.positions).to(tensor.device)
 
 
 def cuts(layout: Layout, subnet: Subnet) -> tuple[Cut, ...]:

@@ -15,6 +15,7 @@ from cafenet.extract import RECORD, SlimRecord, rebuild
 
 FORMAT = "cafenet-slim"
 FORMAT_VERSION = 1
+_KEYS = {"format_version", "model_class", "widths", "channels", "attributes", "full_shapes", "tensors"}
 
 
 def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
@@ -46,7 +47,7 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
     try:
         torch.save(content, temporary)
         temporary.replace(target)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # torch.save raises the latter where a directory is missing
         raise SlimFileError(f"{target} cannot be written: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -77,13 +78,15 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a broken archive makes torch raise: the user needs one answer
-        raise SlimFileError(f"{path} is broken or not a file of torch.save: {str(error).splitlines()[0]}") from error
+        raise SlimFileError(f"{path} is broken or not a file of torch.save: {_first_line(error)}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SlimFileError(f"{path} is not a slim model of cafenet.save (format must be {FORMAT!r})")
-    if content["format_version"] > FORMAT_VERSION:
-        raise SlimFileError(
-            f"{path} has format version {content['format_version']}, this cafenet reads up to {FORMAT_VERSION}; upgrade"
-        )
+    found = content.get("format_version")
+    if isinstance(found, int) and found > FORMAT_VERSION:
+        raise SlimFileError(f"{path} has format version {found}, this cafenet reads up to {FORMAT_VERSION}; upgrade")
+    missing = sorted(_KEYS - set(content))
+    if missing:
+        raise SlimFileError(f"{path} is not complete: it lacks {', '.join(missing)}")
     return content
 
 
@@ -94,3 +97,7 @@ def _difference(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int
         if found[name] != shape:
             return f"{name} must have shape {list(shape)}, but has {list(found[name])}"
     return f"the file has no {next(iter(set(found) - set(expected)))}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from cafenet.calling import call_arguments, unwrap
+from cafenet.calling import call_arguments, named_tensors, unwrap
 from cafenet.cost import Cost
 from cafenet.errors import WidthError
 from cafenet.extract import extract
@@ -131,7 +131,7 @@ class WidthSpace:
 
     def widths_dict(self, widths: WidthVector | None) -> dict[str, int]:
         """A width vector in full: one checked width for every group, by name, in group order."""
-        row = self._rows(widths)[0]
+        row = self._row(widths)
         return {group.name: int(width) for group, width in zip(self.groups, row, strict=True)}
 
     def subnet(self, widths: WidthVector | None = None, *, channels: ChannelChoice | None = None) -> Subnet:
@@ -140,7 +140,7 @@ class WidthSpace:
             if widths is not None:
                 raise WidthError("give either widths or channels, not both")
             return self._subnet_of_channels(channels)
-        row = self._rows(widths)[0]
+        row = self._row(widths)
         return Subnet(tuple(np.arange(width // g.divisor) for g, width in zip(self.groups, row.tolist(), strict=True)))
 
     def run(
@@ -172,7 +172,17 @@ class WidthSpace:
         return extract(self._source(model), self.layout, subnet, {name: len(c) for name, c in kept.items()}, kept)
 
     def _source(self, model: nn.Module | None) -> nn.Module:
-        return self.model if model is None else unwrap(model)
+        if model is None:
+            return self.model
+        model = unwrap(model)
+        found, traced = ({name: t.shape for name, t in named_tensors(each).items()} for each in (model, self.model))
+        wrong = [name for name in self.layout.axes if found.get(name) != traced[name]]
+        if wrong:
+            raise WidthError(
+                f"the model must have the tensors of the traced one, but {wrong[0]} is "
+                f"{list(found[wrong[0]]) if wrong[0] in found else 'missing'} instead of {list(traced[wrong[0]])}"
+            )
+        return model
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -185,7 +195,15 @@ class WidthSpace:
     def _price(self, cost: Cost, widths: Any) -> int | IntArray:
         rows = self._rows(widths)
         priced = cost.price(rows // self._limits[:, 2] if (self._limits[:, 2] > 1).any() else rows)
-        return priced if isinstance(widths, np.ndarray) and widths.ndim == 2 else int(priced[0])
+        return priced if np.ndim(widths) == 2 else int(priced[0])
+
+    def _row(self, widths: Any) -> IntArray:
+        """One width vector in any form, checked."""
+        rows = self._rows(widths)
+        if np.ndim(widths) == 2:
+            raise WidthError(f"one width vector is needed here, but got an array of shape {list(rows.shape)}")
+        row: IntArray = rows[0]
+        return row
 
     def _rows(self, widths: Any) -> IntArray:
         """Any form of widths as a checked (N, groups) array."""
@@ -196,7 +214,7 @@ class WidthSpace:
             if unknown:
                 raise WidthError(f"group {unknown[0]!r} does not exist; {self._names_hint(unknown[0])}")
             widths = [widths.get(group.name, group.channels) for group in self.groups]
-        rows = np.asarray(widths)
+        rows = _array(widths)
         if rows.ndim not in (1, 2) or rows.shape[-1] != len(self.groups):
             raise WidthError(
                 f"widths must give one number for each of the {len(self.groups)} groups, but got shape "
@@ -239,14 +257,21 @@ class WidthSpace:
         return f"did you mean {', '.join(near)}?" if near else f"groups are {', '.join(list(self._numbers)[:5])}, ..."
 
 
+def _array(numbers: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(numbers)
+    except ValueError as error:
+        raise WidthError(f"numbers must come in rows of one length, but got {numbers!r}") from error
+
+
 def _units_of(group: WidthGroup, picked: Sequence[int] | IntArray | None) -> IntArray:
     """The units that explicit channels mean, whole ones only."""
     num_units = group.channels // group.divisor
     if picked is None:
         return np.arange(num_units)
-    channels = np.unique(np.asarray(picked))
-    if not np.issubdtype(channels.dtype, np.integer) or channels.size != len(picked):
-        raise WidthError(f"channels of group {group.name!r} must be distinct whole numbers, but got {list(picked)[:8]}")
+    channels = np.unique(_array(picked))
+    if not np.issubdtype(channels.dtype, np.integer) or np.shape(picked) != channels.shape:
+        raise WidthError(f"channels of group {group.name!r} must be distinct whole numbers, but got {picked!r}")
     if channels[0] < 0 or channels[-1] >= group.channels:
         raise WidthError(
             f"channels of group {group.name!r} must lie in 0 to {group.channels - 1}, but got {channels[0]} to "

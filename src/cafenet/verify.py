@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from cafenet.calling import call, call_arguments, named_tensors, to_meta, training_mode
+from cafenet.calling import call, call_arguments, copied, named_tensors, tensors_of, to_meta, training_mode
 from cafenet.extract import extract
 from cafenet.layout import Cut, Subnet, cuts
 from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
@@ -54,8 +54,12 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
         break
     result = Verification(trials, dtype)
     for _ in range(trials):
-        _check_extracted(space, tensors, inputs, _random_subnet(space, rng, mixing=True), result)
-        _check_masked(space, tensors, inputs, _random_subnet(space, rng, mixing=False), result)
+        for check, mixing in ((_check_extracted, True), (_check_masked, False)):
+            subnet = _random_subnet(space, rng, mixing)
+            try:
+                check(space, tensors, inputs, subnet, result)
+            except Exception as error:  # a subnet that cannot run is what this function is here to find
+                result.problems.append(f"a subnet raised {type(error).__name__}: {error}")
     return result
 
 
@@ -67,7 +71,8 @@ def _check_extracted(
     widths = {g.name: u.size * g.divisor for g, u in zip(space.groups, subnet.units, strict=True)}
     slim = extract(space.model, space.layout, subnet, widths, {}, tensors=tensors)
     with torch.no_grad(), training_mode(slim, False):
-        extracted = slim(*inputs[0], **inputs[1])
+        args, kwargs = copied(inputs)
+        extracted = slim(*args, **kwargs)
     error = _difference(in_place, extracted, result)
     result.max_extract_error = max(result.max_extract_error, error)
     if not error <= TOLERANCE[result.dtype]:
@@ -76,13 +81,21 @@ def _check_extracted(
 
 
 def _check_costs(space: WidthSpace, slim: nn.Module, inputs: Any, widths: dict[str, int], result: Verification) -> None:
-    counter = FlopCounterMode(display=False)
-    with torch.no_grad(), training_mode(slim, False), counter:
-        call(slim, to_meta(named_tensors(slim)), *to_meta(inputs))
-    counted = (counter.get_total_flops() // 2, sum(parameter.numel() for parameter in slim.parameters()))
+    try:
+        flops = _count_flops(slim, to_meta(named_tensors(slim)), to_meta(inputs))
+    except (RuntimeError, NotImplementedError):  # the model reads values, or makes constants on the CPU
+        flops = _count_flops(slim, named_tensors(slim), inputs)
+    counted = (flops, sum(parameter.numel() for parameter in slim.parameters()))
     priced = (space.flops(widths), space.params(widths))
     if counted != priced:
         result.problems.append(f"FLOPs and params are priced at {priced}, but the slim model has {counted}")
+
+
+def _count_flops(slim: nn.Module, tensors: dict[str, Tensor], inputs: Any) -> int:
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), training_mode(slim, False), counter:
+        call(slim, tensors, *copied(inputs))
+    return int(counter.get_total_flops()) // 2
 
 
 def _check_masked(
@@ -118,7 +131,7 @@ def _run_cut(space: WidthSpace, tensors: dict[str, Tensor], inputs: Any, chosen:
 
 def _run_full(model: nn.Module, tensors: dict[str, Tensor], inputs: Any) -> Any:
     with torch.no_grad(), training_mode(model, False):
-        return call(model, {name: tensor.clone() for name, tensor in tensors.items()}, *inputs)
+        return call(model, copied(tensors), *copied(inputs))
 
 
 def _random_subnet(space: WidthSpace, rng: np.random.Generator, mixing: bool) -> Subnet:
@@ -150,10 +163,11 @@ def _cast(leaf: Any, dtype: torch.dtype, generator: torch.Generator) -> Any:
 
 def _difference(left: Any, right: Any, result: Verification) -> float:
     """The largest difference, relative to the largest value; outputs that say nothing are a problem themselves."""
+    pairs = [(a, b) for a, b in zip(tensors_of(left), tensors_of(right), strict=True) if a.is_floating_point()]
+    if not pairs:
+        result.problems.append("the model returns no floating-point tensor, so nothing was compared")
     worst = 0.0
-    for a, b in zip(tree_flatten(left)[0], tree_flatten(right)[0], strict=True):
-        if not isinstance(a, Tensor) or not a.is_floating_point():
-            continue
+    for a, b in pairs:
         if a.shape != b.shape:
             result.problems.append(f"outputs have shapes {list(a.shape)} and {list(b.shape)}")
             return float("inf")

@@ -6,6 +6,7 @@ atoms 2, 3. The batch norm's rule ties 0-2 and 1-3, so there are two units: {0, 
 Ties are only collected while the model runs; one connected-components pass at the end turns them into units.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -54,6 +55,7 @@ class Atoms:
     freezes: list[Freeze] = field(default_factory=list)
     produced: list[AtomArray] = field(default_factory=list)
     mixed: list[AtomArray] = field(default_factory=list)
+    plural: list[AtomArray] = field(default_factory=list)
     _left: list[AtomArray] = field(default_factory=list)
     _right: list[AtomArray] = field(default_factory=list)
 
@@ -93,10 +95,20 @@ class Atoms:
         if label is not None:
             self.mixed.append(label[label >= 0])
 
+    def keep_two(self, label: DimLabel) -> None:
+        """Note that the model's code takes a dimension of size 1 for something else, as `squeeze` does."""
+        if label is not None:
+            self.plural.append(label[label >= 0])
+
     def produce(self, label: DimLabel) -> None:
         """Note that a layer creates these channels: only what is produced can be searched."""
         if label is not None:
             self.produced.append(label[label >= 0])
+
+    def owner(self, label: AtomArray) -> str:
+        """The parameter or buffer that a label's highest atom belongs to ('' if all its positions are fixed)."""
+        number = bisect_right(self.axes, int(label.max()), key=lambda axis: axis.first)
+        return self.axes[number - 1].tensor if number else ""
 
     def components(self) -> npt.NDArray[np.int64]:
         """The unit of every atom: atoms with equal numbers are kept or dropped together."""

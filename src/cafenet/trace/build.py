@@ -9,7 +9,6 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from cafenet.cost import Cost, FloatArray, Product
-from cafenet.errors import TraceError
 from cafenet.layout import AttributeSlot, IntArray, Layout
 from cafenet.space import Frozen, WidthGroup, WidthSpace
 from cafenet.trace.atoms import Atoms, DimLabel
@@ -37,7 +36,7 @@ def build_space(
                 name=names[number],
                 channels=channels,
                 divisor=divisor,
-                min_width=_smallest(min_width, names[number], channels, divisor),
+                min_width=max(_smallest(min_width, channels, divisor), group.min_units * divisor),
                 sensitivity=float(gradient[number]) / divisor,
                 mixes=group.mixes,
                 unit_of_channel=_unit_of_channel(grouping, group),
@@ -93,7 +92,7 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
     """The size attributes of PyTorch's own layers, read off the dimensions of their parameters."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for path, module in model.named_modules():
-        weight = getattr(module, "weight", None)
+        weight = module._parameters.get("weight")  # getattr would run a parametrization, which may write to buffers
         dims = axes.get(names.get(id(weight), ""), {})
         if not dims:
             continue
@@ -105,6 +104,8 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
             yield from _slots(path, dims, {0: "num_features"})
         elif isinstance(module, nn.Embedding):
             yield from _slots(path, dims, {1: "embedding_dim"})
+        elif isinstance(module, nn.RMSNorm) and len(module.normalized_shape) == 1:
+            yield AttributeSlot(path, "normalized_shape", dims[0], as_tuple=True)
         elif isinstance(module, nn.PReLU):
             yield from _slots(path, dims, {0: "num_parameters"})
 
@@ -178,10 +179,8 @@ def _unit_of_channel(grouping: Grouping, group: Group) -> IntArray:
     return grouping.unit_of_atom[group.axis.first + group.positions] - int(group.units[0])
 
 
-def _smallest(min_width: int | float, name: str, channels: int, divisor: int) -> int:
+def _smallest(min_width: int | float, channels: int, divisor: int) -> int:
     """The asked minimum in whole units of the group, never more than the group has."""
-    if isinstance(min_width, bool) or min_width <= 0 or (isinstance(min_width, float) and min_width > 1):
-        raise TraceError(f"min_width must be an int >= 1 (channels) or a float in (0, 1] (share), but got {min_width}")
     asked = math.ceil(min_width * channels) if isinstance(min_width, float) else min_width
     return min(channels, math.ceil(asked / divisor) * divisor)
 

@@ -5,6 +5,7 @@ either raises or gives another shape somewhere when widths change. The groups at
 reason, and the run is repeated until it passes.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,12 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cafenet.calling import call, training_mode
+from cafenet.calling import call, copied, tensors_of, training_mode
 from cafenet.layout import IntArray, Layout, Subnet, cuts
 from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
 from cafenet.trace.atoms import Atoms, Labels
 from cafenet.trace.build import layout_of
-from cafenet.trace.grouping import Grouping, group_units
+from cafenet.trace.grouping import Group, Grouping, group_units
 from cafenet.trace.run import BROADCAST, ModulePaths, Record, Run, on_one_device, tensors_in
 from cafenet.trace.watch import Pass
 
@@ -53,8 +54,7 @@ def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[R
         failure = checker.failure(everything)
         if failure is None:
             return
-        guilty = [number for number in sorted(failure.suspects) if checker.failure([number]) is not None]
-        for number in guilty or sorted(failure.suspects) or checker.bisect(list(everything)):
+        for number in checker.guilty(failure):
             group = grouping.groups[number]
             atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
 
@@ -64,10 +64,12 @@ class _Checker:
 
     def __init__(self, model: nn.Module, this: Pass, grouping: Grouping, layout: Layout) -> None:
         self._model, self._pass, self._grouping, self._layout = model, this, grouping, layout
+        self._kept = _kept(grouping.groups)
 
     def failure(self, cut: Sequence[int]) -> _Failure | None:
         """What goes wrong when these groups are cut and the others are whole, or None."""
-        subnet = Subnet(tuple(_kept(g.units.size, n, n in cut) for n, g in enumerate(self._grouping.groups)))
+        groups = enumerate(self._grouping.groups)
+        subnet = Subnet(tuple(self._kept[n] if n in cut else np.arange(group.units.size) for n, group in groups))
         chosen = cuts(self._layout, subnet)
         tensors = self._pass.tensors
         sliced = slice_tensors(tensors, self._layout, chosen)
@@ -82,15 +84,24 @@ class _Checker:
                 paths.watching(),
                 mode,
             ):
-                call(self._model, sliced, self._pass.args, self._pass.kwargs)
+                output = call(self._model, sliced, *copied((self._pass.args, self._pass.kwargs)))
             mode.expect_end()
+            _expect_shapes(output, self._pass.run.output_shapes)
         except Exception as error:  # any way in which the model's own code can fail at other widths
             reason = str(error) if isinstance(error, _Mismatch) else f"{type(error).__name__}: {error}"
             line = reason.strip().splitlines()[0] if reason.strip() else type(error).__name__
             return _Failure(f"does not let its width vary: {line}", mode.path, self._suspects(mode, cut))
         return None
 
-    def bisect(self, groups: list[int]) -> list[int]:
+    def guilty(self, failure: _Failure) -> list[int]:
+        """The suspects that fail on their own, else whoever else does, else all suspects."""
+        found = [number for number in sorted(failure.suspects) if self.failure([number]) is not None]
+        if found:
+            return found
+        found = self._bisect(list(range(len(self._grouping.groups))))
+        return found if len(found) == 1 or not failure.suspects else sorted(failure.suspects)
+
+    def _bisect(self, groups: list[int]) -> list[int]:
         """One group that fails on its own, or the smallest failing set that halving finds."""
         while len(groups) > 1:
             half = len(groups) // 2
@@ -121,12 +132,22 @@ class _Checker:
         return set(self._grouping.group_of_unit[units[units >= 0]].tolist())
 
 
-def _kept(num_units: int, number: int, is_cut: bool) -> IntArray:
-    """Which units a check run keeps: mostly the trailing ones, a different share for neighbouring groups."""
-    if not is_cut:
-        return np.arange(num_units)
-    num_kept = min(max(1, round(num_units * (0.45 + 0.11 * (number % 5)))), num_units - 1)
-    return np.arange(num_units - num_kept, num_units)
+def _kept(groups: Sequence[Group]) -> list[IntArray]:
+    """The units that a check run keeps of each group: trailing ones, and never equally many of two groups alike."""
+    kept, num_alike = [], Counter[int]()
+    for group in groups:
+        size = group.units.size
+        low = max(group.min_units, size // 3)
+        num_kept = low + num_alike[size] % max(size - low, 1)
+        num_alike[size] += 1
+        kept.append(np.arange(size - num_kept, size))
+    return kept
+
+
+def _expect_shapes(output: Any, shapes: Sequence[tuple[int, ...]]) -> None:
+    found = [tuple(tensor.shape) for tensor in tensors_of(output)]
+    if found != list(shapes):
+        raise _Mismatch(f"the model's outputs have sizes {found} instead of {list(shapes)}")
 
 
 class _Sizes:

@@ -1,5 +1,6 @@
 """What is kept whole before anything is checked: by kind of module, and by the user's wish."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -27,8 +28,11 @@ def freeze_whole_modules(model: nn.Module, atoms: Atoms) -> None:
                         atoms.freeze(np.arange(axis.first, axis.first + axis.size), reason, path)
 
 
-def freeze_named(model: nn.Module, atoms: Atoms, patterns: list[str]) -> None:
+def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) -> None:
     """Freeze the widths that the user wants to keep; a pattern that names nothing in the model is a mistake."""
+    patterns = [freeze] if isinstance(freeze, str) else freeze
+    if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise TraceError(f"freeze must be a name pattern such as 'head' or '*.se', or several, but got {freeze!r}")
     if not patterns:
         return
     layers = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
@@ -42,7 +46,7 @@ def freeze_named(model: nn.Module, atoms: Atoms, patterns: list[str]) -> None:
     _freeze_produced(atoms, patterns)
 
 
-def _freeze_produced(atoms: Atoms, patterns: list[str]) -> None:
+def _freeze_produced(atoms: Atoms, patterns: Sequence[str]) -> None:
     """A layer's exact name freezes what it produces; a pattern freezes groups that are named inside its matches."""
     component = atoms.components()
     taken = np.zeros(int(component.max(initial=-1)) + 1, dtype=bool)

@@ -25,6 +25,7 @@ class Group:
     positions: IntArray
     units: IntArray
     mixes: bool
+    min_units: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +49,10 @@ def group_units(atoms: Atoms) -> Grouping:
     searchable &= reasons < 0
     axis_of_atom = np.repeat(np.arange(len(atoms.axes)), [axis.size for axis in atoms.axes])
     signature = _signatures(component, axis_of_atom, num_components)
-    mixed = np.zeros(num_components, dtype=bool)
-    for label in atoms.mixed:
-        mixed[component[label]] = True
+    mixed, plural = np.zeros((2, num_components), dtype=bool)
+    for marked, labels in ((mixed, atoms.mixed), (plural, atoms.plural)):
+        for label in labels:
+            marked[component[label]] = True
 
     groups: list[Group] = []
     unit_of_component = np.full(num_components, -1, dtype=np.int64)
@@ -68,7 +70,8 @@ def group_units(atoms: Atoms) -> Grouping:
             units = np.arange(num_units, num_units + members.size, dtype=np.int64)
             unit_of_component[members] = units
             group_of_unit.append(np.full(members.size, len(groups), dtype=np.int64))
-            groups.append(Group(axis, positions, units, bool(mixed[members].any())))
+            min_units = 2 if plural[members].any() else 1
+            groups.append(Group(axis, positions, units, bool(mixed[members].any()), min_units))
             num_units += members.size
     return Grouping(
         tuple(groups),

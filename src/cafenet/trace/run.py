@@ -100,6 +100,9 @@ class Run:
     attributes: list[AttributeLabel] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
     """ids of all tensors that went into an op."""
+    numbers: list[tuple[Tensor, AtomArray, str, str]] = field(default_factory=list)
+    """Tensors that hold positions of channels: who reads one tells these channels apart, for a reason, at a path."""
+    output_shapes: list[tuple[int, ...]] = field(default_factory=list)
 
     def labels(self, tensor: Tensor) -> Labels:
         """The label of each dimension of a tensor."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from cafenet.calling import call_arguments, unwrap
@@ -36,11 +37,12 @@ def trace(
     verify: run the model once more with every group cut differently and compare the shape of every intermediate
         result with what the trace predicts; groups that the model's code does not let vary are frozen.
     """
+    min_width = _checked_min_width(min_width)
     model = unwrap(model)
     args, kwargs = call_arguments(example_inputs)
     atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules))
     freeze_whole_modules(model, atoms)
-    freeze_named(model, atoms, [freeze] if isinstance(freeze, str) else list(freeze))
+    freeze_named(model, atoms, freeze)
     if verify:
         find_faults(model, atoms, passes)
     space = build_space(model, atoms, [each.run for each in passes], unused, min_width)
@@ -51,3 +53,11 @@ def trace(
             + ("\n  (no layer creates channels)" if not space.frozen else "")
         )
     return space
+
+
+def _checked_min_width(min_width: Any) -> int | float:
+    if isinstance(min_width, (int, np.integer)) and not isinstance(min_width, bool) and min_width >= 1:
+        return int(min_width)
+    if isinstance(min_width, (float, np.floating)) and 0 < min_width <= 1:
+        return float(min_width)
+    raise TraceError(f"min_width must be an int >= 1 (channels) or a float in (0, 1] (share), but got {min_width!r}")

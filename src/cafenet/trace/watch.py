@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
-from cafenet.calling import call, named_tensors, to_meta, training_mode, without_trace
+from cafenet.calling import call, copied, named_tensors, tensors_of, to_meta, training_mode, without_trace
 from cafenet.errors import TraceError
 from cafenet.trace.atoms import Atoms
 from cafenet.trace.rules import RuleTable
@@ -70,11 +70,15 @@ def _follow(model: nn.Module, this: Pass, table: RuleTable) -> None:
     """Run one pass under the watching mode; what comes out of the model keeps its size."""
     paths = ModulePaths(model)
     with torch.no_grad(), training_mode(model, this.training), paths.watching(), WatchMode(this.run, table, paths):
-        output = call(model, this.tensors, this.args, this.kwargs)
-    for leaf in tree_flatten(output)[0]:
-        if isinstance(leaf, Tensor):
-            for label in raw_labels(leaf):
-                this.run.atoms.freeze(label, "is an output of the model", "")
+        output = call(model, this.tensors, *copied((this.args, this.kwargs)))
+    run, outputs = this.run, list(tensors_of(output))
+    run.output_shapes = [tuple(tensor.shape) for tensor in outputs]
+    for tensor in outputs:
+        for label in raw_labels(tensor):
+            run.atoms.freeze(label, "is an output of the model", "")
+    for tensor, label, reason, path in run.numbers:
+        if id(tensor) in run.seen or any(tensor is output for output in outputs):
+            run.atoms.freeze(label, reason, path)
 
 
 def _train_pass(

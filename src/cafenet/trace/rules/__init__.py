@@ -27,9 +27,10 @@ DEFAULT_RULES: dict[Any, Rule] = {
     aten.linear: products.linear,
     aten.mm: products.mm,
     aten.addmm: products.addmm,
+    aten.bmm: products.bmm,
     **_ops(
         products.batched,
-        "bmm baddbmm _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+        "baddbmm _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention",
     ),
     # normalisations
@@ -116,13 +117,16 @@ class RuleTable:
     """Finds the rule of an op: the user's own first, then ours, then PyTorch's pointwise tag."""
 
     def __init__(self, extra: Mapping[Any, Rule] | None = None) -> None:
-        for key, rule in (extra or {}).items():
+        extra = {} if extra is None else extra
+        if not isinstance(extra, Mapping):
+            raise TraceError(f"rules must be a dict from ops to functions rule(run, call), but got {extra!r}")
+        for key, rule in extra.items():
             if not isinstance(key, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or not callable(rule):
                 raise TraceError(
                     "rules must map ops such as torch.ops.aten.cat or torch.ops.aten.cat.default to functions "
                     f"rule(run, call), but got {key!r}: {rule!r}"
                 )
-        self._rules: dict[Any, Rule] = {**DEFAULT_RULES, **(extra or {})}
+        self._rules: dict[Any, Rule] = {**DEFAULT_RULES, **extra}
         self._found: dict[Any, Rule] = {}
 
     def __call__(self, func: torch._ops.OpOverload) -> Rule:
@@ -139,7 +143,10 @@ class RuleTable:
         return unknown
 
 
-_PRICED = {products.convolution, products.linear, products.mm, products.addmm, products.batched}
+_ALWAYS = {
+    *(products.convolution, products.linear, products.mm, products.addmm, products.bmm, products.batched),  # priced
+    shapes.expand,  # what it blows up may be blown up to the size of something that varies
+}
 
 
 def _unless_unlabelled(rule: Rule) -> Rule:
@@ -149,4 +156,4 @@ def _unless_unlabelled(rule: Rule) -> Rule:
         if any(has_labels(tensor) for tensor in call.tensors):
             rule(run, call)
 
-    return rule if rule in _PRICED else quick
+    return rule if rule in _ALWAYS else quick

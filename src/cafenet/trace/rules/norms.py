@@ -1,6 +1,7 @@
 """Normalisations: their parameters join the channels that they scale."""
 
 from torch import nn
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from cafenet.trace.atoms import DimLabel
 from cafenet.trace.rules.elementwise import tie_parts
@@ -18,7 +19,10 @@ def batch_norm(run: Run, call: Call) -> None:
     for statistic in call.outputs[1:]:
         if tuple(statistic.shape) == (x.shape[1],):
             run.label(statistic, (labels[1],))
-    _count(run, call, "num_features", labels[1])
+    channels = labels[1]
+    if isinstance(call.module, _InstanceNorm) and channels is not None:
+        channels = channels[: call.module.num_features]  # it comes as (1, N x C, ...), the channels once a sample
+    _count(run, call, "num_features", channels)
 
 
 def layer_norm(run: Run, call: Call) -> None:
@@ -28,13 +32,16 @@ def layer_norm(run: Run, call: Call) -> None:
     for tensor in call.tensors[1:]:
         for dim in range(-tensor.ndim, 0):
             run.tie(labels[dim], run.labels(tensor)[dim], call)
-    for label in labels[len(labels) - len(shape) :]:
+    outer = labels[: len(labels) - len(shape)]
+    for label in labels[len(outer) :]:
         run.atoms.mix(label)
     run.label(call.outputs[0], labels)
+    for statistic in call.outputs[1:]:
+        run.label(statistic, (*outer, *(None,) * (statistic.ndim - len(outer))))
     if len(shape) == 1:
         _count(run, call, "normalized_shape", labels[-1], per_element=True)
     else:
-        for label in labels[len(labels) - len(shape) :]:
+        for label in labels[len(outer) :]:
             run.freeze(label, "is normalised together with other dimensions", call)
 
 
@@ -55,11 +62,19 @@ def group_norm(run: Run, call: Call) -> None:
         leaders = channels[::size]
         run.tie(leaders.repeat(size), channels, call)
         _count(run, call, "num_groups", leaders)
+        for statistic in call.outputs[1:]:
+            run.label(statistic, (labels[0], leaders))
     else:
         run.atoms.mix(channels)
         tie_parts(run, call, channels, size)
 
 
 def _count(run: Run, call: Call, attribute: str, label: DimLabel, per_element: bool = False) -> None:
-    if label is not None and call.module is not None and hasattr(call.module, attribute):
-        run.attributes.append(AttributeLabel(call.path, attribute, label, per_element))
+    """Let a size that the running module stores follow a label; it is one number, however often the module is used."""
+    if label is None or getattr(call.module, attribute, None) != ((label.size,) if per_element else label.size):
+        return
+    if getattr(call.module, "weight", None) is None:
+        for earlier in run.attributes:
+            if (earlier.path, earlier.attribute) == (call.path, attribute):
+                run.tie(earlier.label, label, call)
+    run.attributes.append(AttributeLabel(call.path, attribute, label, per_element))

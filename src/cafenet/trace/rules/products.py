@@ -34,9 +34,9 @@ def convolution(run: Run, call: Call) -> None:
     for label in labels[2:]:
         run.freeze(label, "is convolved over", call)
     run.label(call.out, (labels[0], out, *(None,) * (call.out.ndim - 2)))
-    positions = math.prod((x if transposed else call.out).shape[2:]) * call.out.shape[0]
+    positions = math.prod((x if transposed else call.out).shape[2:])
     constant = positions * math.prod(weight.shape[2:])
-    run.cost(constant, (weight.shape[0], kernel[0]), (weight.shape[1], kernel[1]))
+    run.cost(constant, (x.shape[0], labels[0]), (weight.shape[0], kernel[0]), (weight.shape[1], kernel[1]))
 
 
 def _depthwise(run: Run, call: Call, channels: DimLabel, kernel: DimLabel, transposed: bool) -> DimLabel:
@@ -90,7 +90,7 @@ def addmm(run: Run, call: Call) -> None:
 
 def _matrix_product(run: Run, call: Call, a: Tensor, b: Tensor) -> None:
     (rows, left), (right, columns) = run.labels(a), run.labels(b)
-    _product(run, call, left, right, columns)
+    _product(run, call, left, right, rows if _is_weight(run, a) and not _is_weight(run, b) else columns)
     run.label(call.out, (rows, columns))
     run.cost(1, (a.shape[0], rows), (a.shape[1], left if left is not None else right), (b.shape[1], columns))
 
@@ -98,6 +98,27 @@ def _matrix_product(run: Run, call: Call, a: Tensor, b: Tensor) -> None:
 def _product(run: Run, call: Call, left: DimLabel, right: DimLabel, produced: DimLabel) -> None:
     run.tie(left, right, call)
     run.atoms.produce(produced)
+
+
+def _is_weight(run: Run, matrix: Tensor) -> bool:
+    """Whether the last two dimensions are two of one parameter; those of an activation are not."""
+    rows, columns = run.labels(matrix)[-2:]
+    return rows is not None and columns is not None and run.atoms.owner(rows) == run.atoms.owner(columns)
+
+
+def bmm(run: Run, call: Call) -> None:
+    """`a @ b` per sample. Where one factor is a weight that all samples share, this is how a linear layer runs on an
+    input that is not contiguous."""
+    a, b = call.args[:2]
+    shared_a, shared_b = (_is_weight(run, t) and (t.shape[0] == 1 or t.stride(0) == 0) for t in (a, b))
+    if not shared_a and not shared_b:
+        batched(run, call)
+        return
+    (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
+    batch = batch_a if shared_b else batch_b
+    _product(run, call, left, right, columns if shared_b else rows)
+    run.label(call.out, (batch, rows, columns))
+    run.cost(1, (a.shape[0], batch), (a.shape[1], rows), (a.shape[2], left), (b.shape[2], columns))
 
 
 def batched(run: Run, call: Call) -> None:

@@ -29,11 +29,13 @@ def _reduced(call: Call, ndim: int) -> set[int]:
 
 
 def picking_reduction(run: Run, call: Call) -> None:
-    """`max` over a dimension also tells which channel won; such numbers would change, so they are kept."""
+    """`max` over a dimension also tells which channel won: if the model uses that number, the channels are kept."""
     source = call.args[0]
     labels = run.labels(source)
     for dim in _reduced(call, source.ndim):
-        run.freeze(labels[dim], f"is told apart by position in {call.name}", call)
+        label = labels[dim]
+        if label is not None:
+            run.numbers.append((call.outputs[-1], label, f"is told apart by position in {call.name}", call.path))
     reduction(run, call)
 
 

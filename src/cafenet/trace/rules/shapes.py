@@ -119,11 +119,11 @@ def unsqueeze(run: Run, call: Call) -> None:
 
 
 def expand(run: Run, call: Call) -> None:
-    """Blow up dimensions of size 1; these then fit whatever they meet."""
+    """Blow up dimensions of size 1 or add new ones; these then fit whatever they meet."""
     source, out = call.args[0], call.out
     offset = out.ndim - source.ndim
     stored = raw_labels(source)
-    result: list[DimLabel] = [None] * offset
+    result: list[DimLabel] = [BROADCAST if size > 1 else None for size in out.shape[:offset]]
     for dim, label in enumerate(stored):
         result.append(BROADCAST if source.shape[dim] == 1 < out.shape[offset + dim] else label)
     run.label(out, result)
@@ -222,18 +222,14 @@ def drop_dim(run: Run, call: Call) -> None:
 
 
 def squeeze(run: Run, call: Call) -> None:
-    """Remove dimensions of size 1."""
+    """Remove dimensions of size 1; a dimension of channels that is asked for must never become one."""
     source, out = call.args[0], call.out
     labels = raw_labels(source)
-    if out.ndim == source.ndim:
-        run.label(out, labels)
-        return
-    if len(call.args) < 2:
-        dropped = {dim for dim in range(source.ndim) if source.shape[dim] == 1}
-    else:
-        dims = call.args[1] if isinstance(call.args[1], (list, tuple)) else [call.args[1]]
-        dropped = {dim % source.ndim for dim in dims if source.shape[dim] == 1}
-    run.label(out, [label for dim, label in enumerate(labels) if dim not in dropped])
+    asked = call.args[1] if len(call.args) > 1 else range(source.ndim)
+    dims = {dim % source.ndim for dim in ([asked] if isinstance(asked, int) else asked)} if source.ndim else set()
+    for dim in dims:
+        run.atoms.keep_two(labels[dim])
+    run.label(out, [label for dim, label in enumerate(labels) if dim not in dims or source.shape[dim] > 1])
 
 
 def flip(run: Run, call: Call) -> None:

@@ -1,0 +1,46 @@
+"""Checkpoints: written under a temporary name and renamed, read without running any code."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cafenet.errors import CheckpointError
+
+FORMAT = "cafenet-checkpoint"
+FORMAT_VERSION = 1
+
+
+def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
+    """Replace the checkpoint in one move: a crash leaves either the old or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save({"format": FORMAT, "format_version": FORMAT_VERSION, **content}, temporary)
+        temporary.replace(path)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"the checkpoint {path} cannot be written: {error}; the last one is kept") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
+    """The checkpoint at path, or None if there is none; one of another run is an error that says what differs."""
+    if not path.exists():
+        return None
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a broken archive makes torch raise
+        raise CheckpointError(f"the checkpoint {path} is broken: {str(error).splitlines()[0]}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not a checkpoint of cafenet")
+    if content["format_version"] != FORMAT_VERSION:
+        raise CheckpointError(f"{path} has format version {content['format_version']}, this is {FORMAT_VERSION}")
+    differing = [key for key, value in identity.items() if content["identity"].get(key) != value]
+    if differing:
+        details = "; ".join(f"{key} was {content['identity'].get(key)!r}, is {identity[key]!r}" for key in differing)
+        raise CheckpointError(
+            f"the checkpoint {path} belongs to another run ({details[:600]}); use another directory or remove it"
+        )
+    return content

@@ -1,0 +1,50 @@
+"""Losses by name: mean over the batch, of an output and a target."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cafenet.errors import TrainingError
+
+
+def loss_by_name(name: str, *, label_smoothing: float = 0.0) -> Callable[[Any, Any], Tensor]:
+    """`cross_entropy` for class numbers, `bce` for multi-label targets of zeros and ones."""
+    if not 0.0 <= label_smoothing < 1.0:
+        raise TrainingError(f"label_smoothing must lie in [0, 1), but got {label_smoothing}")
+    if name == "cross_entropy":
+        return partial(functional.cross_entropy, label_smoothing=label_smoothing)
+    if name == "bce":
+        return partial(_multi_label, label_smoothing=label_smoothing)
+    raise TrainingError(f"loss must be 'cross_entropy', 'bce' or a function of (output, target), but got {name!r}")
+
+
+def _multi_label(output: Tensor, target: Tensor, label_smoothing: float) -> Tensor:
+    target = target.to(output.dtype) * (1 - label_smoothing) + 0.5 * label_smoothing
+    return functional.binary_cross_entropy_with_logits(output, target)
+
+
+def check_target(name: str, output: Any, target: Any) -> None:
+    """Labels must fit the model's outputs; said before the first step, with both sizes."""
+    if not isinstance(output, Tensor) or not isinstance(target, Tensor):
+        raise TrainingError(
+            f"the loss {name!r} needs one output tensor and one target tensor, but got {type(output).__name__} and "
+            f"{type(target).__name__}; pass a function loss(output, target) instead"
+        )
+    if name == "bce" and output.shape != target.shape:
+        raise TrainingError(f"targets must have the outputs' shape {list(output.shape)}, but have {list(target.shape)}")
+    if name == "cross_entropy":
+        if target.ndim != output.ndim - 1 or target.dtype != torch.int64:
+            raise TrainingError(
+                f"targets must be int64 class numbers of shape {[output.shape[0], *output.shape[2:]]}, but are "
+                f"{target.dtype} of shape {list(target.shape)}"
+            )
+        low, high = int(target.min()), int(target.max())
+        if low < 0 or high >= output.shape[1]:
+            raise TrainingError(
+                f"labels must lie in 0 to {output.shape[1] - 1}, the model's number of outputs, but lie in {low} to "
+                f"{high}"
+            )

@@ -1,0 +1,85 @@
+"""Optimisers and learning-rate schedules by name; a schedule is a function of the step, so it has no state to save."""
+
+import difflib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cafenet.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Which optimiser, with which options."""
+
+    name: str = "SGD"
+    """SGD, RMSprop, or any other class of torch.optim."""
+    lr: float = 0.1
+    """Highest learning rate."""
+    weight_decay: float = 1e-4
+    options: dict[str, Any] = field(default_factory=lambda: {"momentum": 0.9})
+    """Everything else, as the class takes it: momentum, nesterov, eps, ..."""
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How the learning rate moves from `lr`."""
+
+    name: str = "cosine"
+    """cosine, step, exponential or constant."""
+    final_lr: float = 1e-5
+    """Where cosine ends."""
+    milestones: tuple[float, ...] = (0.5, 0.75)
+    """When step decays: shares of the training below 1, or epochs."""
+    gamma: float = 0.1
+    """What step and exponential multiply by."""
+    every_epochs: float = 1.0
+    """How often exponential multiplies."""
+    warmup_epochs: float = 0.0
+    """Linear rise from 0 over the first epochs."""
+
+
+def build_optimizer(config: OptimizerConfig, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+    """An optimiser of torch.optim by name."""
+    kinds: dict[str, Any] = {
+        name: kind
+        for name, kind in vars(torch.optim).items()
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.Optimizer
+    }
+    if config.name not in kinds:
+        near = difflib.get_close_matches(config.name, kinds, n=3, cutoff=0.4) or sorted(kinds)
+        raise TrainingError(f"torch.optim has no optimiser {config.name!r}; did you mean {', '.join(near)}?")
+    try:
+        optimizer: torch.optim.Optimizer = kinds[config.name](
+            parameters, lr=config.lr, weight_decay=config.weight_decay, **config.options
+        )
+    except (TypeError, ValueError) as error:
+        raise TrainingError(f"optimiser {config.name} does not take these options: {error}") from error
+    return optimizer
+
+
+def check_schedule(config: ScheduleConfig) -> None:
+    """A schedule's name and numbers, before any training."""
+    if config.name not in ("cosine", "step", "exponential", "constant"):
+        raise TrainingError(f"schedule must be cosine, step, exponential or constant, but got {config.name!r}")
+    if config.warmup_epochs < 0 or config.gamma <= 0 or config.every_epochs <= 0 or config.final_lr < 0:
+        raise TrainingError(f"a schedule needs warmup_epochs, final_lr >= 0 and gamma, every_epochs > 0: {config}")
+
+
+def learning_rate(config: ScheduleConfig, lr: float, epoch: float, num_epochs: float) -> float:
+    """The learning rate at a (fractional) epoch: cosine from 0.1 to 0 is 0.05 half-way."""
+    if epoch < config.warmup_epochs:
+        return lr * epoch / config.warmup_epochs
+    if config.name == "cosine":
+        share = (epoch - config.warmup_epochs) / max(num_epochs - config.warmup_epochs, 1e-9)
+        return config.final_lr + (lr - config.final_lr) * 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
+    if config.name == "step":
+        at = [m * num_epochs if m < 1 else m for m in config.milestones]
+        return float(lr * config.gamma ** sum(epoch >= milestone for milestone in at))
+    if config.name == "exponential":
+        return float(lr * config.gamma ** math.floor((epoch - config.warmup_epochs) / config.every_epochs))
+    return lr

@@ -1,0 +1,228 @@
+"""The supernet: one set of full-width weights that evaluates every width through several subnets.
+
+Building blocks for any training loop:
+
+    supernet = Supernet(model, space, bins, LocallyFree(r=1))
+    for inputs, target in loader:
+        step = supernet.step((inputs, target), nn.functional.cross_entropy)
+        step.loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from cafenet.assignment import BinnedSpace, LocallyFree, Pattern, check_pattern
+from cafenet.bins import Bins, IntArray
+from cafenet.calling import call_arguments, unwrap
+from cafenet.choice import Choice, Race
+from cafenet.layout import Cut, Subnet, cuts
+from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
+from cafenet.space import WidthSpace
+
+Batch: TypeAlias = tuple[Any, Any]
+"""(inputs, target); inputs as for `trace`."""
+
+LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
+"""loss(output, target), the mean over the batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pick:
+    """What a step trains: a width vector and the candidate (or, for averaging patterns, all of them) that stands for
+    it."""
+
+    taken: IntArray
+    """Bins per group: the width vector."""
+    subnets: tuple[Subnet, ...]
+    candidate: int
+    num_candidates: int
+    trial_losses: tuple[float, ...]
+    """The candidates' losses as far as they were compared; empty where there was nothing to choose."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One training step: the loss to go backward from, and what it is the loss of."""
+
+    loss: Tensor
+    pick: Pick
+
+
+class Supernet(nn.Module):
+    """Owns a copy of the model; the user's own is never trained."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        space: WidthSpace,
+        bins: Bins,
+        pattern: Pattern | None = None,
+        *,
+        choice: Choice | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.pattern: Pattern = LocallyFree(1) if pattern is None else pattern
+        check_pattern(self.pattern, bins)
+        self.model = copy.deepcopy(unwrap(model))
+        self.space, self.binned = space, BinnedSpace(space, bins)
+        self.choice: Choice = Race() if choice is None else choice
+        self.generator = torch.Generator().manual_seed(seed)
+        self.reduce: Callable[[Tensor], Tensor] = lambda losses: losses
+        """Averages losses over processes, so that all of them make the same choice; the identity for one process."""
+
+    def forward(self, inputs: Any, subnet: Subnet | None = None) -> Any:
+        """The output of a subnet (all channels by default); in train mode, batch-norm statistics are written back."""
+        chosen = cuts(self.space.layout, self.full() if subnet is None else subnet)
+        return self._run(inputs, chosen, keep_buffers=self.training)
+
+    def full(self) -> Subnet:
+        """The subnet of all channels."""
+        return self.binned.leftmost(self.binned.bins.num_bins)
+
+    def full_cuts(self) -> tuple[Cut, ...]:
+        """The full subnet, ready to run."""
+        return cuts(self.space.layout, self.full())
+
+    def sample(self) -> IntArray:
+        """A width vector, uniform over the bins of each group."""
+        high = torch.as_tensor(self.binned.num_bins)
+        uniform = torch.rand(len(self.binned.num_bins), generator=self.generator, dtype=torch.float64)
+        return (uniform * high).long().add_(1).numpy()
+
+    def candidates(self, taken: IntArray) -> list[Subnet]:
+        """The subnets that stand for a width vector."""
+        return self.pattern.candidates(self.binned, taken, self.generator)
+
+    def step(self, batch: Batch, loss_fn: LossFunction, *, random_candidate: bool = False) -> Step:
+        """Sample a width, find its best candidate without a trace, and return that one's loss with its graph."""
+        pick = self.pick([batch], loss_fn, random_candidate=random_candidate)
+        return Step(self.loss(batch, pick, loss_fn), pick)
+
+    def pick(
+        self,
+        batches: Sequence[Batch],
+        loss_fn: LossFunction,
+        *,
+        taken: IntArray | None = None,
+        random_candidate: bool = False,
+    ) -> Pick:
+        """Decide what to train on these batches (one, or all that a step accumulates): one choice for all."""
+        taken = self.sample() if taken is None else taken
+        candidates = self.candidates(taken)
+        if self.pattern.averages or len(candidates) == 1:
+            return Pick(taken, tuple(candidates), 0, len(candidates), ())
+        seen: list[float] = []
+        if random_candidate:
+            number = int(torch.randint(len(candidates), (), generator=self.generator))
+        else:
+            number, seen = self.choose(batches, candidates, loss_fn)
+        return Pick(taken, (candidates[number],), number, len(candidates), tuple(seen))
+
+    def loss(self, batch: Batch, pick: Pick, loss_fn: LossFunction) -> Tensor:
+        """The training loss of a pick, with its graph; batch-norm statistics of the trained channels are kept."""
+        inputs, target = batch
+        losses = [loss_fn(self(inputs, subnet), target) for subnet in pick.subnets]
+        return torch.stack(losses).mean() if len(losses) > 1 else losses[0]
+
+    def choose(
+        self, batches: Sequence[Batch], candidates: list[Subnet], loss_fn: LossFunction
+    ) -> tuple[int, list[float]]:
+        """The number of the best candidate by the supernet's way to choose, and the losses that it saw."""
+        prepared = [cuts(self.space.layout, candidate) for candidate in candidates]
+        sizes = [batch_size(batch) for batch in batches]
+
+        def losses(numbers: Sequence[int], start: float, stop: float) -> Tensor:
+            parts = [
+                part_of(b, round(start * n), max(round(stop * n), round(start * n) + 1))
+                for b, n in zip(batches, sizes, strict=True)
+            ]
+            return self.reduce(self._trial_losses(parts, [prepared[number] for number in numbers], loss_fn))
+
+        return self.choice.best(len(candidates), min(sizes), losses)
+
+    def trial_losses(self, batch: Batch, candidates: list[Subnet], loss_fn: LossFunction) -> list[float]:
+        """The exact loss of every candidate on the whole batch, leaving no trace."""
+        prepared = [cuts(self.space.layout, candidate) for candidate in candidates]
+        losses: list[float] = self._trial_losses([batch], prepared, loss_fn).tolist()
+        return losses
+
+    def _trial_losses(self, batches: Sequence[Batch], prepared: list[tuple[Cut, ...]], loss_fn: LossFunction) -> Tensor:
+        losses = []
+        with torch.no_grad(), same_randomness(self.device) as rewind:
+            for chosen in prepared:
+                rewind()
+                each = [loss_fn(self._run(inputs, chosen), target) for inputs, target in batches]
+                losses.append(torch.stack([loss.double().cpu() for loss in each]).mean())
+        return torch.stack(losses)
+
+    def _run(self, inputs: Any, chosen: tuple[Cut, ...], keep_buffers: bool = False) -> Any:
+        """The model's own forward on a part of its tensors; buffers are clones, kept or thrown away after it."""
+        args, kwargs = call_arguments(inputs)
+        layout, buffers = self.space.layout, dict(self.model.named_buffers())
+        sliced = slice_tensors(dict(self.model.named_parameters()), layout, chosen)
+        part = {name: tensor.clone() for name, tensor in slice_tensors(buffers, layout, chosen).items()}
+        with patched_attributes(self.model, attribute_values(layout, chosen)):
+            output = functional_call(self.model, {**sliced, **part}, args, kwargs)
+        if keep_buffers:
+            self._write_back(buffers, part, chosen)
+        return output
+
+    @torch.no_grad()
+    def _write_back(self, buffers: dict[str, Tensor], part: dict[str, Tensor], chosen: tuple[Cut, ...]) -> None:
+        for name, buffer in buffers.items():
+            dims = self.space.layout.axes.get(name, {})
+            if len(dims) == 1:
+                ((dim, pattern),) = dims.items()
+                chosen[pattern].assign(buffer, dim, part[name])
+            elif not dims:
+                buffer.copy_(part[name])
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+@contextmanager
+def same_randomness(device: torch.device) -> Iterator[Callable[[], None]]:
+    """Gives a function that rewinds the random numbers to where they were, and rewinds once more at the end."""
+    cpu = torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def rewind() -> None:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda, device)
+
+    try:
+        yield rewind
+    finally:
+        rewind()
+
+
+def batch_size(batch: Batch) -> int:
+    """The number of examples: the size of the first tensor's first dimension."""
+    first = next(leaf for leaf in torch.utils._pytree.tree_leaves(batch) if isinstance(leaf, Tensor) and leaf.ndim)
+    return int(first.shape[0])
+
+
+def part_of(batch: Batch, start: int, stop: int) -> Batch:
+    """The examples start .. stop of every tensor of a batch that has them."""
+    size = batch_size(batch)
+    if (start, stop) == (0, size):
+        return batch
+
+    def cut(leaf: Any) -> Any:
+        return leaf[start:stop] if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == size else leaf
+
+    part: Batch = torch.utils._pytree.tree_map(cut, batch)
+    return part

@@ -1,0 +1,369 @@
+"""The min-min loop: sample a width, train its best candidate (paper, appendix a1), resumable and distributed."""
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+from torch.utils.data import DataLoader, Dataset
+
+from cafenet.checkpoint import read_checkpoint, write_checkpoint
+from cafenet.distributed import Processes, processes
+from cafenet.errors import TrainingError
+from cafenet.feed import Feed
+from cafenet.journal import Journal
+from cafenet.losses import check_target, loss_by_name
+from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
+from cafenet.supernet import Batch, LossFunction, Pick, Supernet
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a supernet is trained."""
+
+    epochs: float = 10
+    """Passes over the data; a fraction stops inside the last one."""
+    batch_size: int = 256
+    """Examples per micro-batch and process."""
+    accumulate: int = 1
+    """Micro-batches per step and process."""
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    label_smoothing: float = 0.0
+    random_share: float = 0.0
+    """The paper's lambda: share of the first steps that train a random candidate instead of the best."""
+    sandwich: int = 0
+    """0 trains one width a step; n > 0 the widest, the smallest and n sampled ones (the sandwich rule)."""
+    clip_norm: float | None = None
+    """Largest norm of all gradients together."""
+    amp: str | None = None
+    """bf16 or fp16 autocast, where the device has it."""
+    channels_last: bool = False
+    num_workers: int = 0
+    seed: int = 0
+    checkpoint_every: int = 200
+    """Steps between checkpoints; one more is written at the end, on Ctrl-C and on SIGTERM."""
+    log_every: int = 10
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How the training ended."""
+
+    steps: int
+    last_loss: float
+    finished: bool
+
+
+def train_supernet(
+    supernet: Supernet,
+    data: Dataset[Any] | DataLoader[Any],
+    config: TrainConfig | None = None,
+    *,
+    loss: str | LossFunction = "cross_entropy",
+    directory: str | Path | None = None,
+    quiet: bool = False,
+    tensorboard: bool = False,
+    max_steps: int | None = None,
+) -> TrainResult:
+    """Train the supernet in place; with a directory, a second call continues where the first one stopped.
+
+    max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
+    """
+    config = TrainConfig() if config is None else config
+    with processes() as team:
+        trainer = _Trainer(supernet, data, config, loss, None if directory is None else Path(directory), team)
+        journal = Journal(
+            trainer.directory if team.is_first else None,
+            trainer.total_steps,
+            title="supernet",
+            quiet=quiet or not team.is_first,
+            tensorboard=tensorboard and team.is_first,
+        )
+        return trainer.run(journal, max_steps)
+
+
+class _Trainer:
+    """One training: the state that a checkpoint holds, and the loop over it."""
+
+    def __init__(
+        self,
+        supernet: Supernet,
+        data: Dataset[Any] | DataLoader[Any],
+        config: TrainConfig,
+        loss: str | LossFunction,
+        directory: Path | None,
+        team: Processes,
+    ) -> None:
+        _check(config, supernet.device)
+        self.supernet, self.config, self.directory, self.team = supernet, config, directory, team
+        self.loss_name = loss if isinstance(loss, str) else None
+        self.loss_fn = loss_by_name(loss, label_smoothing=config.label_smoothing) if isinstance(loss, str) else loss
+        self.feed = Feed(
+            data,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            rank=team.rank,
+            world_size=team.size,
+            accumulate=config.accumulate,
+            num_workers=config.num_workers,
+        )
+        self.total_steps = max(1, round(config.epochs * self.feed.steps_per_epoch))
+        self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
+        self.optimizer = build_optimizer(config.optimizer, self.parameters)
+        self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
+        self.step = 0
+        self.last_loss = math.nan
+
+    def run(self, journal: Journal, max_steps: int | None) -> TrainResult:
+        """Train from wherever the checkpoint stands to the end."""
+        supernet, config = self.supernet, self.config
+        if config.channels_last:
+            supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        supernet.train()
+        supernet.reduce = self.team.mean
+        self._restore()
+        last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
+        journal.start(self.step)
+        try:
+            with _graceful_stop() as stopped:
+                self._loop(journal, last, stopped)
+        finally:
+            supernet.reduce = lambda losses: losses
+            journal.close()
+        if stopped:
+            raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")
+        return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
+
+    def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
+        per_epoch = self.feed.steps_per_epoch
+        while self.step < last and not stopped:
+            for batches in self.feed.epoch(self.step // per_epoch, self.step % per_epoch):
+                start = time.perf_counter()
+                pick, lr = self._train_step([self._to_device(batch) for batch in batches])
+                self.step += 1
+                rate = self.feed.batch_size * len(batches) * self.team.size / (time.perf_counter() - start)
+                self._tell(journal, pick, lr, rate)
+                if self.step % self.config.checkpoint_every == 0 or self.step >= last or stopped:
+                    self._save()
+                if self.step >= last or stopped:
+                    break
+
+    def _train_step(self, batches: list[Batch]) -> tuple[Pick, float]:
+        """One optimiser step; a loss that is not finite ends the training before it does harm."""
+        if self.step == 0:
+            self._check_first(batches[0])
+        lr = self._set_learning_rate()
+        is_random = self.step < self.config.random_share * self.total_steps
+        losses = []
+        for taken in self._widths():
+            with self._autocast():
+                pick = self.supernet.pick(batches, self.loss_fn, taken=taken, random_candidate=is_random)
+            for batch in batches:
+                with self._autocast():
+                    part = self.supernet.loss(batch, pick, self.loss_fn)
+                losses.append(part.detach().double().cpu())
+                self._backward(part / len(batches))
+        loss = float(self.team.mean(torch.stack(losses).mean()))
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss must stay finite, but is {loss} at step {self.step + 1} (learning rate {lr:g}); "
+                "lower the learning rate or clip gradients" + self._kept_checkpoint()
+            )
+        self.team.average_gradients(self.parameters)
+        if self.config.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.last_loss = loss
+        return pick, lr
+
+    def _widths(self) -> list[Any]:
+        """One sampled width, or the widest, the smallest and some sampled ones."""
+        if not self.config.sandwich:
+            return [None]
+        num_bins = self.supernet.binned.bins.num_bins
+        return [num_bins, num_bins * 0 + 1] + [None] * self.config.sandwich
+
+    def _backward(self, loss: Tensor) -> None:
+        try:
+            self.scaler.scale(loss).backward()
+        except (torch.utils.checkpoint.CheckpointError, RuntimeError) as error:
+            if _from_checkpointing(error):
+                raise TrainingError(
+                    "a model with gradient checkpointing cannot be a supernet: its recomputation in the backward pass "
+                    "would not see the subnet's channels; switch checkpointing off"
+                ) from error
+            raise
+
+    def _autocast(self) -> torch.autocast:
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.config.amp or "", torch.bfloat16)
+        return torch.autocast(self.supernet.device.type, dtype=dtype, enabled=self.config.amp is not None)
+
+    def _set_learning_rate(self) -> float:
+        epoch = self.step / self.feed.steps_per_epoch
+        lr = learning_rate(self.config.schedule, self.config.optimizer.lr, epoch, self.config.epochs)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        return lr
+
+    def _to_device(self, batch: Any) -> Batch:
+        if not isinstance(batch, (list, tuple)) or len(batch) != 2:
+            raise TrainingError(f"a batch must be a pair (inputs, target), but got {type(batch).__name__}")
+        device = self.supernet.device
+
+        def move(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            if self.config.channels_last and leaf.ndim == 4:
+                return leaf.to(device, memory_format=torch.channels_last)
+            return leaf.to(device)
+
+        inputs, target = tree_map(move, tuple(batch))
+        return inputs, target
+
+    def _check_first(self, batch: Batch) -> None:
+        """Run the whole network once without a trace: labels that do not fit are said before any training."""
+        try:
+            with torch.no_grad(), self._autocast():
+                output = self.supernet._run(batch[0], self.supernet.full_cuts())
+        except ValueError as error:
+            if "more than 1 value per channel" in str(error):
+                raise TrainingError(
+                    f"batch norm needs more than one value per channel, but a batch of {self.feed.batch_size} gives "
+                    "one; raise the batch size"
+                ) from error
+            raise
+        if self.loss_name is not None:
+            check_target(self.loss_name, output, batch[1])
+
+    def _tell(self, journal: Journal, pick: Pick, lr: float, rate: float) -> None:
+        journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.0f} examples/s")
+        if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
+            journal.write(
+                self.step,
+                epoch=self.step / self.feed.steps_per_epoch,
+                loss=self.last_loss,
+                lr=lr,
+                examples_per_second=rate,
+                candidate=pick.candidate,
+                num_candidates=pick.num_candidates,
+            )
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be equal for a checkpoint to be continued."""
+        supernet = self.supernet
+        return {
+            "shapes": {name: list(tensor.shape) for name, tensor in supernet.model.state_dict().items()},
+            "bins": [[group.name, group.first, group.size] for group in supernet.binned.bins.groups],
+            "pattern": repr(supernet.pattern),
+            "choice": repr(supernet.choice),
+            "config": repr(asdict(self.config)),
+            "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
+            "steps": self.total_steps,
+        }
+
+    def _save(self) -> None:
+        if self.directory is None:
+            return
+        self.team.average_buffers(self.supernet.buffers())
+        if self.team.is_first:
+            write_checkpoint(
+                self.directory / "supernet.pt",
+                {
+                    "identity": self._identity(),
+                    "step": self.step,
+                    "last_loss": self.last_loss,
+                    "model": self.supernet.model.state_dict(),
+                    "optimizer": self.optimizer.state_dict(),
+                    "scaler": self.scaler.state_dict(),
+                    "generator": self.supernet.generator.get_state(),
+                    "rng": torch.get_rng_state(),
+                    "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+                },
+            )
+        self.team.barrier()
+
+    def _restore(self) -> None:
+        """Continue from the directory's checkpoint, if there is one; else begin at the seed."""
+        torch.manual_seed(self.config.seed + self.team.rank)
+        if self.directory is None:
+            return
+        saved = read_checkpoint(self.directory / "supernet.pt", self._identity())
+        if saved is None:
+            return
+        self.supernet.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.scaler.load_state_dict(saved["scaler"])
+        self.supernet.generator.set_state(saved["generator"])
+        self.step, self.last_loss = saved["step"], saved["last_loss"]
+        if self.team.is_first:
+            torch.set_rng_state(saved["rng"])
+            if saved["cuda_rng"]:
+                torch.cuda.set_rng_state_all(saved["cuda_rng"])
+
+    def _kept_checkpoint(self) -> str:
+        if self.directory is None or not (self.directory / "supernet.pt").exists():
+            return ""
+        return f"; the last checkpoint is kept in {self.directory}"
+
+
+def _check(config: TrainConfig, device: torch.device) -> None:
+    """All mistakes of a config in one message, before any work."""
+    problems = []
+    for name in ("epochs", "batch_size", "accumulate", "checkpoint_every", "log_every"):
+        if not getattr(config, name) > 0:
+            problems.append(f"{name} must be positive, but is {getattr(config, name)}")
+    if not 0.0 <= config.random_share <= 1.0:
+        problems.append(f"random_share (lambda) must lie in [0, 1], but is {config.random_share}")
+    if config.sandwich < 0:
+        problems.append(f"sandwich must be 0 or more, but is {config.sandwich}")
+    if config.amp not in (None, "bf16", "fp16"):
+        problems.append(f"amp must be bf16 or fp16, but is {config.amp!r}")
+    if config.amp == "fp16" and device.type == "cpu":
+        problems.append("amp fp16 needs a GPU; use bf16 on a CPU")
+    if problems:
+        raise TrainingError("; ".join(problems))
+    check_schedule(config.schedule)
+
+
+@contextmanager
+def _graceful_stop() -> Iterator[list[str]]:
+    """Turn Ctrl-C and SIGTERM into a note that the loop reads after the step; a second Ctrl-C is the usual one."""
+    stopped: list[str] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if stopped:
+            raise KeyboardInterrupt
+        stopped.append(signal.Signals(number).name)
+
+    try:
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: signals are not ours to handle
+        before = {}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _from_checkpointing(error: BaseException) -> bool:
+    if isinstance(error, torch.utils.checkpoint.CheckpointError):
+        return True
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.endswith("torch/utils/checkpoint.py"):
+            return True
+        trace = trace.tb_next
+    return False

@@ -1,0 +1,68 @@
+"""What the tests of tracing share: the oracle, and short views of a width space."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import cafenet
+from cafenet import WidthSpace
+
+IMAGE = torch.zeros(1, 3, 8, 8)
+TWO_IMAGES = torch.zeros(2, 3, 8, 8)
+NUM_CLASSES = 5
+
+
+def proven(model: nn.Module, inputs: Any, *, masked: bool = True, **options: Any) -> WidthSpace:
+    """Trace a model and let the oracle compare sliced, masked and extracted runs and count the slim models.
+
+    Only groups that nothing normalises over can be masked: `masked` says that there must be such a group.
+    """
+    space = cafenet.trace(model, inputs, **options)
+    result = cafenet.verify(space, inputs, trials=3)
+    assert result.problems == []
+    assert result.dtype == torch.float64
+    assert any(not group.mixes for group in space.groups) == masked
+    return space
+
+
+def sizes(space: WidthSpace) -> dict[str, tuple[int, int]]:
+    """Channels and divisor of every group, by name."""
+    return {group.name: (group.channels, group.divisor) for group in space.groups}
+
+
+def reasons(space: WidthSpace) -> dict[str, str]:
+    """Why each layer is frozen, by name."""
+    return {frozen.name: frozen.reason for frozen in space.frozen}
+
+
+def slots(space: WidthSpace, group: str) -> set[tuple[str, int]]:
+    """The (tensor, dimension) pairs in which a group has channels."""
+    return {(slot.tensor, slot.dim) for slot in space.group(group).slots}
+
+
+def pooled(x: Tensor) -> Tensor:
+    """The mean over space: (N, C, ...) becomes (N, C)."""
+    return x.flatten(2).mean(2)
+
+
+class Forward(nn.Module):
+    """Layers by name and a function that runs them: `Forward(lambda net, x: net.b(net.a(x)), a=..., b=...)`."""
+
+    def __init__(self, forward: Any, **parts: Any) -> None:
+        super().__init__()
+        self._run = forward
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(self, *args, **kwargs)
+
+
+def frozen_reason(model: nn.Module, inputs: Any, layer: str, **options: Any) -> str:
+    """Why a layer of a model is frozen, also where nothing else can be searched."""
+    try:
+        return reasons(cafenet.trace(model, inputs, **options))[layer]
+    except cafenet.TraceError as error:
+        lines = dict(line.strip().split(": ", 1) for line in str(error).splitlines()[1:])
+        return lines[layer]
