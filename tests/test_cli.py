@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 import cafenet
+from cafenet.bins import Bins, GroupBins
 from cafenet.cli import main
 from cafenet.inspection import Inspection
 from cafenet.table import print_inspection
@@ -62,7 +63,10 @@ def test_json_document(net: str, capsys: pytest.CaptureFixture[str]):
         "min_width": 1,
         "sensitivity": 1738,
         "flops_share": 1.0,
+        "bin_size": 1,
+        "num_bins": 8,
     }
+    assert (document["beta"], document["search_space_size"]) == (1.0, 8)
     (frozen,) = document["frozen"]
     assert frozen == {"name": "4", "channels": 10, "reason": "is an output of the model"}
     assert document["seconds"] > 0
@@ -74,7 +78,7 @@ def test_tables(net: str, capsys: pytest.CaptureFixture[str]):
     assert main(["inspect", net, "--input", "3,8,8"]) == 0
     output = capsys.readouterr().out
     (row,) = [line for line in output.splitlines() if "1,738" in line]
-    assert row.split() == ["0", "8", "1", "1", "100.0%", "1,738"]
+    assert row.split() == ["0", "8", "100.0%", "1,738", "1", "8"]
     assert "13,904 (1 multiply-add = 1 FLOP, as in the paper)" in output
     assert "parameters  296" in output
     assert "100.0% of the FLOPs; width groups: 1" in output
@@ -98,6 +102,19 @@ def test_frozen_by_pattern(net: str, capsys: pytest.CaptureFixture[str]):
     assert {"name": "0", "channels": 8, "reason": "is frozen by '0'"} in document["frozen"]
 
 
+def test_beta_and_divisor_set_the_bins(net: str, capsys: pytest.CaptureFixture[str]):
+    (group,) = inspect_json(capsys, net, "--input", "3,8,8", "--beta", "3")["groups"]
+    assert (group["bin_size"], group["num_bins"]) == (3, 2)  # floor(8 / 3) = 2 bins, of 5 and 3 channels
+    (group,) = inspect_json(capsys, net, "--input", "3,8,8", "--divisor", "4")["groups"]
+    assert (group["bin_size"], group["num_bins"]) == (4, 2)
+
+
+def test_coarse_groups_show_their_divisor(net: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["inspect", net, "--input", "3,8,8", "--min-width", "4"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "1,738" in line]
+    assert row.split() == ["0", "8", "4", "100.0%", "1,738", "1", "5"]  # min width 4: bins of 4, 1, 1, 1, 1
+
+
 def test_no_verify(net: str, capsys: pytest.CaptureFixture[str]):
     assert inspect_json(capsys, net, "--input", "3,8,8")["verified"] is True
     assert inspect_json(capsys, net, "--input", "3,8,8", "--no-verify")["verified"] is False
@@ -113,7 +130,8 @@ def test_names_and_reasons_are_not_read_as_markup():
         flops_share=lambda name: 1.0,
     )
     output = StringIO()
-    print_inspection(Inspection("net", (3, 8, 8), space, verified=True, seconds=0.1), Console(file=output, width=80))
+    bins = Bins((GroupBins("a[bold]", 8, 1, 1),))
+    print_inspection(Inspection("net", (3, 8, 8), space, bins, 1.0, True, 0.1), Console(file=output, width=80))
     for text in ("a[bold]", "b[red]", "no rule for [op]"):
         assert text in output.getvalue()
 
@@ -127,6 +145,7 @@ def test_names_and_reasons_are_not_read_as_markup():
         (["{net}", "--input", "3,8,8", "--freeze", "0"], "every layer is frozen"),
         (["{net}", "--input", "3,8,8", "--min-width", "0"], "min_width"),
         (["{net}", "--input", "3,8,8", "--freeze", "absent*"], "absent*"),
+        (["{net}", "--input", "3,8,8", "--beta", "0"], "beta must be a positive number"),
     ],
 )
 def test_mistake_ends_in_one_message(net: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):

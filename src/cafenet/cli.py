@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 import cafenet
+from cafenet.bins import flops_sensitive_bins
 from cafenet.errors import CafeNetError
 from cafenet.inspection import Inspection, as_document
 from cafenet.models import default_input_size, load_model
@@ -31,6 +32,7 @@ words:
   FLOPs share    share of the model's FLOPs in layers that read or write the group
   FLOPs per channel
                  FLOPs that one channel of the group causes at full width (its sensitivity)
+  bin            the smallest run of neighbouring channels that is added or dropped together; beta sets its size
   frozen         a layer that keeps its number of channels, with the reason
 One multiply-add counts as 1 FLOP, as in the paper.
 """
@@ -87,6 +89,20 @@ def _parser() -> argparse.ArgumentParser:
         default=True,
         help="run the model once more with every group cut, and freeze what does not let itself be cut (default: yes)",
     )
+    inspect.add_argument(
+        "--beta",
+        type=float,
+        default=1.0,
+        metavar="BETA",
+        help="size of the smallest bin: channels of the costliest group that go together (default: 1)",
+    )
+    inspect.add_argument(
+        "--divisor",
+        type=int,
+        default=1,
+        metavar="N",
+        help="make bin sizes multiples of N, for hardware that likes channel counts such as 8 (default: 1)",
+    )
     inspect.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
     return parser
 
@@ -115,7 +131,9 @@ def _inspect(args: argparse.Namespace) -> None:
     example = torch.randn(1, *input_size, generator=torch.Generator().manual_seed(0))
     start = time.perf_counter()
     space = cafenet.trace(model, example, freeze=args.freeze, min_width=args.min_width, verify=args.verify)
-    inspection = Inspection(args.model, input_size, space, verified=args.verify, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    bins = flops_sensitive_bins(space, args.beta, divisor=args.divisor)
+    inspection = Inspection(args.model, input_size, space, bins, args.beta, args.verify, seconds)
     if args.json:
         print(json.dumps(as_document(inspection), indent=2))
     else:

@@ -5,6 +5,7 @@ import platform
 from dataclasses import dataclass
 from typing import Any
 
+from cafenet.bins import Bins
 from cafenet.space import WidthSpace
 
 
@@ -15,6 +16,8 @@ class Inspection:
     model: str
     input_size: tuple[int, ...]
     space: WidthSpace
+    bins: Bins
+    beta: float
     verified: bool
     seconds: float
 
@@ -37,9 +40,13 @@ def as_document(inspection: Inspection) -> dict[str, Any]:
                 "min_width": group.min_width,
                 "sensitivity": group.sensitivity,
                 "flops_share": space.flops_share(group.name),
+                "bin_size": bins.size,
+                "num_bins": bins.num_bins,
             }
-            for group in space.groups
+            for group, bins in zip(space.groups, inspection.bins.groups, strict=True)
         ],
+        "beta": inspection.beta,
+        "search_space_size": inspection.bins.search_space_size,
         "frozen": [
             {"name": frozen.name, "channels": frozen.channels, "reason": frozen.reason} for frozen in space.frozen
         ],

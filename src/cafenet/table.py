@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cafenet.bins import Bins
 from cafenet.inspection import Inspection
 from cafenet.space import WidthSpace
 
@@ -15,7 +16,7 @@ def print_inspection(inspection: Inspection, console: Console) -> None:
     size = "x".join(map(str, inspection.input_size))
     # Text, not str: rich would read [0] in a name as markup.
     console.print(Text(f"{inspection.model}, input {size}", style="bold"))
-    console.print(_group_table(space))
+    console.print(_group_table(space, inspection.bins))
     if space.frozen:
         console.print(_frozen_table(space))
     else:
@@ -23,20 +24,25 @@ def print_inspection(inspection: Inspection, console: Console) -> None:
     console.print(_totals(inspection), highlight=False)
 
 
-def _group_table(space: WidthSpace) -> Table:
+def _group_table(space: WidthSpace, bins: Bins) -> Table:
+    columns = {
+        "channels": [f"{group.channels:,}" for group in space.groups],
+        "divisor": [f"{group.divisor:,}" for group in space.groups],
+        "min\nwidth": [f"{group.min_width:,}" for group in space.groups],
+        "FLOPs\nshare": [f"{space.flops_share(group.name):.1%}" for group in space.groups],
+        "FLOPs per\nchannel": [f"{group.sensitivity:,.0f}" for group in space.groups],
+        "bin\nsize": [f"{group.size:,}" for group in bins.groups],
+        "bins": [f"{group.num_bins:,}" for group in bins.groups],
+    }
+    for heading in ("divisor", "min\nwidth"):  # say nothing where there is nothing to say
+        if set(columns[heading]) == {"1"}:
+            del columns[heading]
     table = Table(box=SIMPLE_HEAD)
     table.add_column("width group", overflow="fold")
-    for heading in ("channels", "divisor", "min\nwidth", "FLOPs\nshare", "FLOPs per\nchannel"):
+    for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
-    for group in space.groups:
-        table.add_row(
-            Text(group.name),
-            f"{group.channels:,}",
-            f"{group.divisor:,}",
-            f"{group.min_width:,}",
-            f"{space.flops_share(group.name):.1%}",
-            f"{group.sensitivity:,.0f}",
-        )
+    for group, *row in zip(space.groups, *columns.values(), strict=True):
+        table.add_row(Text(group.name), *row)
     return table
 
 
@@ -57,5 +63,12 @@ def _totals(inspection: Inspection) -> Text:
         f"FLOPs       {space.flops():,} (1 multiply-add = 1 FLOP, as in the paper)\n"
         f"parameters  {space.params():,}\n"
         f"searchable  {space.searchable_flops_share:.1%} of the FLOPs; width groups: {len(space.groups)}\n"
+        f"bins        beta {inspection.beta:g}: {_scientific(inspection.bins.search_space_size)} width vectors\n"
         f"traced in   {inspection.seconds:.2f} s, {proof}"
     )
+
+
+def _scientific(number: int) -> str:
+    """7.6e26; Python's own formatting overflows where a product of many groups passes 1e308."""
+    exponent = len(str(number)) - 1
+    return f"{number:,}" if exponent < 6 else f"{number // 10 ** (exponent - 1) / 10:.1f}e{exponent}"
