@@ -43,7 +43,7 @@ def main() -> None:
         facts = measure(Job(name, tool, options.memory_gb, options.seed), options.limit)
         results.add(name, tool, facts)
         eta_min = (time.monotonic() - start) / (number + 1) * (len(todo) - number - 1) / 60
-        print(f"[{number + 1}/{len(todo)}] {name:22} {tool:14} {_outcome(facts)}  (ETA {eta_min:.0f} min)", flush=True)
+        print(f"[{number + 1}/{len(todo)}] {name:28} {tool:13} {_outcome(facts)}  (ETA {eta_min:.0f} min)", flush=True)
     table = options.output.with_suffix(".md")
     command = shlex.join(["python", "benchmarks/zoo.py", *sys.argv[1:]])
     table.write_text(markdown(results, command), encoding="utf-8")
@@ -62,17 +62,19 @@ def measure(job: Job, limit: float) -> Facts:
     try:
         while receiver.poll(seconds):
             kind, value = receiver.recv()
+            if kind == "broken":
+                sys.exit(f"{job.tool} could not start on {job.model}: {value}")
             if kind == "step":
                 step, seconds = value, limit
             else:
                 row |= value
         row["error"] = f"over {seconds:g} s ({step})"
         process.kill()
+        process.join()
     except EOFError:  # the process has ended
         process.join()
         if not row["ok"] and "error" not in row:
             row["error"] = f"the process died ({step}, exit code {process.exitcode})"
-    process.join()
     return row
 
 

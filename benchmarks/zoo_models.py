@@ -58,12 +58,13 @@ def model_names(patterns: list[str], *, timm: bool) -> list[str]:
 
 def build_model(name: str) -> nn.Module:
     """The model with random weights, in eval mode."""
+    torchvision = import_torchvision()  # timm imports it too, and would fail where only this import works
     if name.startswith(TIMM_PREFIX):
         import timm  # optional, and slow to import
 
         model: nn.Module = timm.create_model(name.removeprefix(TIMM_PREFIX), pretrained=False)
     else:
-        model = import_torchvision().models.get_model(name, weights=None)
+        model = torchvision.models.get_model(name, weights=None)
     return model.eval()
 
 

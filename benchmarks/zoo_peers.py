@@ -2,7 +2,7 @@
 
 Torch-Pruning: its README ("How to scan all groups", "High-level Pruners": `BasePruner`, half of the channels, the
 classifier ignored) and its examples for torchvision and timm models (ViT: `round_to` the heads and set `hidden_dim`;
-timm: pass `num_heads` and set it, `head_dim` and `attn_dim` afterwards; no fused attention).
+timm: pass `num_heads` and set it, `head_dim`, `attn_dim` and `Scale.shape` afterwards; no fused attention).
 ModelOpt: `convert` to the `fastnas` search space with its default configuration, the smallest subnet, `export`.
 """
 
@@ -81,13 +81,15 @@ class TorchPruning(Tool):
         if self._vit_heads() is not None:
             vit: Any = self.model
             vit.hidden_dim = vit.conv_proj.out_channels
-        attention: Any
-        for attention in self.model.modules():
-            if getattr(attention, "qkv", None) in heads:
-                attention.num_heads = heads[attention.qkv]
-                attention.head_dim = attention.qkv.out_features // (3 * attention.num_heads)
-                if hasattr(attention, "attn_dim"):
-                    attention.attn_dim = attention.num_heads * attention.head_dim
+        module: Any
+        for module in self.model.modules():
+            if getattr(module, "qkv", None) in heads:
+                module.num_heads = heads[module.qkv]
+                module.head_dim = module.qkv.out_features // (3 * module.num_heads)
+                if hasattr(module, "attn_dim"):
+                    module.attn_dim = module.num_heads * module.head_dim
+            if hasattr(module, "scale") and isinstance(getattr(module, "shape", None), tuple):  # timm's metaformers
+                module.shape = (module.scale.numel(), *module.shape[1:])
 
 
 class ModelOpt(Tool):

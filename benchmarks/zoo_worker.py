@@ -13,9 +13,10 @@ import torch
 from torch import nn
 
 from zoo_models import build_model, image, image_size
-from zoo_tool import Facts, Tool
+from zoo_tool import Tool
 
 NUM_RUNS = 3
+MAX_ERROR_CHARS = 160
 SLOW_SECONDS = 10.0
 """An analysis that takes longer than this is run once, not three times."""
 
@@ -42,27 +43,32 @@ def tool_of(name: str) -> type[Tool]:
 
 
 def work(parent: Connection, job: Job) -> None:
-    """Send ("step", name) before each step and ("facts", dict) after it; facts with "error" are the last."""
+    """Send ("step", name) before each step and ("facts", dict) after it, or ("broken", reason) instead of all."""
     _silence()
     _limit_memory(job.memory_gb)
     torch.set_num_threads(1)
     torch.manual_seed(job.seed)
     try:
-        _measure(parent, job)
+        tool = _set_up(job)
+    except Exception as error:  # an incomplete installation, say: no verdict on the tool
+        parent.send(("broken", _first_line(error, job.memory_gb)))
+        return
+    try:
+        _measure(parent, tool)
     except Exception as error:  # whatever way a tool has of failing on a model: that is the result
         parent.send(("facts", {"error": _first_line(error, job.memory_gb)}))
-    finally:
-        parent.close()
 
 
-def _measure(parent: Connection, job: Job) -> None:
+def _set_up(job: Job) -> Tool:
     kind = tool_of(job.tool)
     os.environ.update(kind.environment)
     _warm_up(kind)
     model = build_model(job.model)
-    example = image(image_size(job.model, model))
-    tool = kind(model, example)
-    parent.send(("facts", {"image_size": example.shape[-1]}))
+    return kind(model, image(image_size(job.model, model)))
+
+
+def _measure(parent: Connection, tool: Tool) -> None:
+    parent.send(("facts", {"image_size": tool.example.shape[-1]}))
     runs: list[float] = []
     while len(runs) < NUM_RUNS and (not runs or runs[0] < SLOW_SECONDS):
         tool.prepare()
@@ -88,8 +94,8 @@ def _warm_up(kind: type[Tool]) -> None:
 def _first_line(error: Exception, memory_gb: float) -> str:
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return f"needs more than {memory_gb:g} GB"
-    lines: Facts = dict.fromkeys(line.strip() for line in str(error).splitlines() if line.strip())
-    return f"{type(error).__name__}: {next(iter(lines), '')}"[:160]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {next(iter(lines), '')}"[:MAX_ERROR_CHARS]
 
 
 def _silence() -> None:

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+pytest.register_assert_rewrite("networks")
+
 
 @pytest.fixture(autouse=True)
 def _same_numbers_on_one_thread():

@@ -1,16 +1,19 @@
 """Running the user's model without changing it: unwrapping, modes, meta tensors, example inputs."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_map
 
 from cafenet.errors import TraceError
+
+Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
+"""For each tensor's name, the module dictionaries and keys under which it hangs."""
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -52,6 +55,16 @@ def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]
     if not any(isinstance(leaf, Tensor) for leaf in tree_flatten((args, kwargs))[0]):
         raise TraceError(f"example_inputs must hold at least one tensor, but got {example_inputs!r}")
     return args, kwargs
+
+
+def copy_of(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
+    """A deep copy, also of a model that keeps a result of its forward or of a hook, which deepcopy refuses."""
+    memo = {} if memo is None else memo
+    for module in model.modules():
+        for tensor in tensors_of(vars(module)):
+            if not tensor.is_leaf:
+                memo.setdefault(id(tensor), tensor.detach().clone())
+    return copy.deepcopy(model, memo)
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -106,7 +119,48 @@ def _parts(value: Any) -> list[Any]:
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
     with unchanged(model):
-        return functional_call(model, dict(tensors), args, kwargs)
+        return run_with(model, dict(tensors), args, kwargs)
+
+
+def tensor_places(model: nn.Module) -> Places:
+    """Where each tensor of `named_tensors` hangs in the model; a tied one hangs in several places."""
+    names = {id(tensor): name for name, tensor in named_tensors(model).items()}
+    places: Places = {name: [] for name in names.values()}
+    for module in model.modules():
+        for held in (module._parameters, module._buffers):
+            for key, tensor in held.items():
+                if tensor is not None:
+                    places[names[id(tensor)]].append((held, key))
+    return places
+
+
+def run_with(
+    model: nn.Module,
+    tensors: dict[str, Tensor],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    places: Places | None = None,
+) -> Any:
+    """Run the model's own forward on other tensors, named as in `named_tensors`; the model keeps its own.
+
+    Buffers that the forward assigns anew are put into `tensors`. This is what functional_call does, without two of its
+    faults in PyTorch 2.13: it leaves foreign tensors in a module that has two names, and looking for tied tensors takes
+    it longer than a small network's forward.
+    """
+    places = tensor_places(model) if places is None else places
+    used = [(held, key, name) for name in tensors for held, key in places[name]]
+    before = [held[key] for held, key, _ in used]
+    try:
+        for held, key, name in used:
+            held[key] = tensors[name]
+        output = model(*args, **(kwargs or {}))
+        for held, key, name in used:
+            if held[key] is not None:
+                tensors[name] = held[key]
+    finally:
+        for (held, key, _), tensor in zip(used, before, strict=True):
+            held[key] = tensor
+    return output
 
 
 @contextmanager

@@ -1,13 +1,12 @@
 """A subnet becomes a slim model: a plain module of the original class with real, smaller layers."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cafenet.calling import named_tensors, tensors_of
+from cafenet.calling import copy_of, named_tensors
 from cafenet.errors import WidthError
 from cafenet.layout import Layout, Subnet, cuts
 from cafenet.slicing import AttributeValues, attribute_values, slice_tensors
@@ -54,11 +53,7 @@ def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord)
         memo[id(parameter)] = replacement
     for name, buffer in model.named_buffers():
         memo[id(buffer)] = tensors[name].to(buffer.device)
-    for module in model.modules():
-        for tensor in tensors_of(vars(module)):
-            if not tensor.is_leaf:  # a result that a forward or hook left there, which deepcopy refuses
-                memo[id(tensor)] = tensor.detach().clone()
-    slim = copy.deepcopy(model, memo)
+    slim = copy_of(model, memo)
     for (path, attribute), value in record.attributes.items():
         setattr(slim.get_submodule(path), attribute, value)
     setattr(slim, RECORD, record)

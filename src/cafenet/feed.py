@@ -5,12 +5,21 @@ micro-batch each see what one process that accumulates two sees.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
 
 from cafenet.errors import TrainingError
 
@@ -30,18 +39,14 @@ class Feed:
         num_workers: int = 0,
     ) -> None:
         """A DataLoader lends its data set, batch size, collate function and workers; the order is always ours."""
-        collate = None
+        collate: Callable[[list[Any]], Any] = default_collate
         if isinstance(data, DataLoader):
-            if data.batch_size is None:
-                raise TrainingError("a DataLoader must make batches (batch_size must not be None)")
-            batch_size, num_workers, collate = data.batch_size, data.num_workers, data.collate_fn
+            batch_size, num_workers, collate = _loader_batch_size(data), data.num_workers, data.collate_fn
             data = data.dataset
-        if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-            raise TrainingError("training data must be a map-style data set (with a length), or a DataLoader of one")
         self._num_parts, self._rank, self._accumulate = world_size * accumulate, rank, accumulate
         self.batch_size, self._seed = batch_size, seed
         self._dataset, self._num_workers, self._collate = data, num_workers, collate
-        size = len(data)
+        self._size = size = _length(data)
         self.steps_per_epoch = size // (batch_size * self._num_parts)
         if size == 0:
             raise TrainingError("training data must hold at least one example, but is empty")
@@ -53,17 +58,17 @@ class Feed:
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[list[Any]]:
         """The steps of an epoch from `first_step` on, each a list of this process's micro-batches."""
-        order = np.random.default_rng((self._seed, epoch)).permutation(len(self._dataset))
+        order = np.random.default_rng((self._seed, epoch)).permutation(self._size)
         chunks: list[list[int]] = []
         for step in range(first_step, self.steps_per_epoch):
             for part in range(self._rank * self._accumulate, (self._rank + 1) * self._accumulate):
                 start = (step * self._num_parts + part) * self.batch_size
                 chunks.append(order[start : start + self.batch_size].tolist())
         loader: DataLoader[Any] = DataLoader(
-            _Seeded(self._dataset, self._seed, epoch),
-            batch_sampler=chunks,
+            _Seeded(self._dataset, self._collate, self._seed, epoch),
+            batch_size=None,
+            sampler=chunks,
             num_workers=self._num_workers,
-            collate_fn=self._collate,
             generator=torch.Generator().manual_seed(self._seed),
         )
         micro = iter(loader)
@@ -72,26 +77,63 @@ class Feed:
 
 
 class _Seeded(Dataset[Any]):
-    """Augmentations draw numbers that depend on seed, epoch and example, not on what was drawn before."""
+    """Whole batches; augmentations draw numbers that depend on seed, epoch and example, not on what was drawn before.
 
-    def __init__(self, dataset: Dataset[Any], seed: int, epoch: int) -> None:
-        self._dataset, self._seed, self._epoch = dataset, seed, epoch
+    The collate function draws too where it mixes examples; its numbers depend on the first example of the batch.
+    """
 
-    def __getitem__(self, index: int) -> Any:
-        return self.__getitems__([index])[0]
+    def __init__(self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], seed: int, epoch: int) -> None:
+        self._dataset, self._collate, self._seed, self._epoch = dataset, collate, seed, epoch
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        states = torch.get_rng_state(), random.getstate(), np.random.get_state()
-        try:
-            return [self._seeded_item(index) for index in indices]
-        finally:
-            torch.set_rng_state(states[0])
-            random.setstate(states[1])
-            np.random.set_state(states[2])
+    def __getitem__(self, indices: Sequence[int]) -> Any:
+        with _same_randomness():
+            examples = []
+            for index in indices:
+                self._start(index, 0)
+                examples.append(self._dataset[index])
+            self._start(indices[0], 1)
+            return self._collate(examples)
 
-    def _seeded_item(self, index: int) -> Any:
-        seed = int(np.random.SeedSequence((self._seed, self._epoch, index)).generate_state(1)[0])
-        torch.manual_seed(seed)
+    def _start(self, index: int, purpose: int) -> None:
+        seed = int(np.random.SeedSequence((self._seed, self._epoch, index, purpose)).generate_state(1)[0])
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPU's dropout, too
         random.seed(seed)
         np.random.seed(seed)
-        return self._dataset[index]
+
+
+@contextmanager
+def _same_randomness() -> Iterator[None]:
+    """What is drawn inside does not show outside."""
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        np.random.set_state(states[2])
+
+
+def _length(data: Any) -> int:
+    """The number of examples; data without one cannot be put in order."""
+    if isinstance(data, IterableDataset) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        raise TrainingError("training data must be a map-style data set (with a length), or a DataLoader of one")
+    return len(data)
+
+
+def _loader_batch_size(loader: DataLoader[Any]) -> int:
+    """A loader's batch size; it must take all examples, because the order is ours and a sampler would be lost."""
+    size = _length(loader.dataset)
+    if loader.batch_size is None:
+        raise TrainingError("a DataLoader must make batches of one size, but has batch_size None or a batch_sampler")
+    sampler = loader.sampler
+    takes_all = isinstance(sampler, DistributedSampler) or (
+        isinstance(sampler, (SequentialSampler, RandomSampler))
+        and not getattr(sampler, "replacement", False)
+        and len(sampler) == size
+    )
+    if not takes_all:
+        raise TrainingError(
+            f"a DataLoader must take every example once, but has a {type(sampler).__name__}; the order is made "
+            "anew from the seed, so pass the examples that it stands for as a torch.utils.data.Subset"
+        )
+    return loader.batch_size

@@ -34,9 +34,17 @@ def check_target(name: str, output: Any, target: Any) -> None:
             f"the loss {name!r} needs one output tensor and one target tensor, but got {type(output).__name__} and "
             f"{type(target).__name__}; pass a function loss(output, target) instead"
         )
-    if name == "bce" and output.shape != target.shape:
-        raise TrainingError(f"targets must have the outputs' shape {list(output.shape)}, but have {list(target.shape)}")
-    if name == "cross_entropy":
+    if name == "bce":
+        if output.shape != target.shape:
+            raise TrainingError(
+                f"targets must have the outputs' shape {list(output.shape)}, but have {list(target.shape)}"
+            )
+        if float(target.min()) < 0 or float(target.max()) > 1:
+            raise TrainingError(
+                f"targets must be zeros and ones, but lie in {float(target.min()):g} to {float(target.max()):g}"
+            )
+    is_probabilities = target.is_floating_point() and target.shape == output.shape
+    if name == "cross_entropy" and not is_probabilities:
         if target.ndim != output.ndim - 1 or target.dtype != torch.int64:
             raise TrainingError(
                 f"targets must be int64 class numbers of shape {[output.shape[0], *output.shape[2:]]}, but are "

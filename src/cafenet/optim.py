@@ -1,6 +1,7 @@
 """Optimisers and learning-rate schedules by name; a schedule is a function of the step, so it has no state to save."""
 
 import difflib
+import inspect
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,8 +22,8 @@ class OptimizerConfig:
     lr: float = 0.1
     """Highest learning rate."""
     weight_decay: float = 1e-4
-    options: dict[str, Any] = field(default_factory=lambda: {"momentum": 0.9})
-    """Everything else, as the class takes it: momentum, nesterov, eps, ..."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Everything else, as the class takes it: nesterov, eps, ...; momentum is 0.9 for SGD and RMSprop unless said."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,14 @@ def build_optimizer(config: OptimizerConfig, parameters: Iterable[Tensor]) -> to
     if config.name not in kinds:
         near = difflib.get_close_matches(config.name, kinds, n=3, cutoff=0.4) or sorted(kinds)
         raise TrainingError(f"torch.optim has no optimiser {config.name!r}; did you mean {', '.join(near)}?")
+    if config.name in ("LBFGS", "SparseAdam"):
+        raise TrainingError(f"{config.name} needs a closure or sparse gradients; use SGD, RMSprop or AdamW, say")
+    kind = kinds[config.name]
+    options: dict[str, Any] = {"momentum": 0.9} if config.name in ("SGD", "RMSprop") else {}
+    if config.weight_decay or "weight_decay" in inspect.signature(kind).parameters:
+        options["weight_decay"] = config.weight_decay
     try:
-        optimizer: torch.optim.Optimizer = kinds[config.name](
-            parameters, lr=config.lr, weight_decay=config.weight_decay, **config.options
-        )
+        optimizer: torch.optim.Optimizer = kind(parameters, lr=config.lr, **{**options, **config.options})
     except (TypeError, ValueError) as error:
         raise TrainingError(f"optimiser {config.name} does not take these options: {error}") from error
     return optimizer

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
-from torch.func import functional_call
 
+from cafenet.calling import run_with, tensor_places
 from cafenet.layout import Cut, Layout, Subnet, cuts
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int]]
@@ -30,27 +30,64 @@ def attribute_values(layout: Layout, chosen: tuple[Cut, ...]) -> AttributeValues
     }
 
 
-@contextmanager
-def patched_attributes(model: nn.Module, values: AttributeValues) -> Iterator[None]:
-    """Set module attributes inside the block and restore them after it."""
-    before: list[tuple[nn.Module, str, Any]] = []
-    try:
-        for (path, attribute), value in values.items():
-            module = model.get_submodule(path)
-            before.append((module, attribute, getattr(module, attribute)))
-            setattr(module, attribute, value)
-        yield
-    finally:
-        for module, attribute, value in before:
-            setattr(module, attribute, value)
+class Harness:
+    """A model made ready to run many subnets: where its tensors and the attributes that follow widths hang."""
+
+    def __init__(self, model: nn.Module, layout: Layout) -> None:
+        self.model, self.layout = model, layout
+        self._places = tensor_places(model)
+        self._modules = [model.get_submodule(slot.module) for slot in layout.attributes]
+        self._parameters = [name for name, _ in model.named_parameters()]
+        self._buffers = [name for name, _ in model.named_buffers()]
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The model's parameters as they are now, by name."""
+        return self._now(self._parameters)
+
+    def buffers(self) -> dict[str, Tensor]:
+        """The model's buffers as they are now, by name."""
+        return self._now(self._buffers)
+
+    def _now(self, names: list[str]) -> dict[str, Tensor]:
+        return {name: held[key] for name in names for held, key in self._places[name][:1]}
+
+    def run(
+        self,
+        tensors: dict[str, Tensor],
+        chosen: tuple[Cut, ...],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The model's own forward on tensors that were sliced by the same cuts, with its attributes set to match."""
+        with self.patched(chosen):
+            return run_with(self.model, tensors, args, kwargs, self._places)
+
+    @contextmanager
+    def patched(self, chosen: tuple[Cut, ...]) -> Iterator[None]:
+        """Set the attributes that follow widths inside the block, and restore them after it."""
+        pairs = list(zip(self._modules, self.layout.attributes, strict=True))
+        before = [getattr(module, slot.attribute) for module, slot in pairs]
+        try:
+            for module, slot in pairs:
+                _set(module, slot.attribute, slot.value(chosen[slot.pattern].positions.size))
+            yield
+        finally:
+            for (module, slot), value in zip(pairs, before, strict=True):
+                _set(module, slot.attribute, value)
+
+
+def _set(module: nn.Module, attribute: str, value: Any) -> None:
+    """Plain attributes go straight into the module's dictionary: nn.Module's own way takes ten times as long."""
+    if attribute in module.__dict__:
+        module.__dict__[attribute] = value
+    else:
+        setattr(module, attribute, value)
 
 
 def run_subnet(
     model: nn.Module, layout: Layout, subnet: Subnet, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
 ) -> Any:
     """The model's output with only the subnet's channels; weights are shared, buffers are clones."""
-    chosen = cuts(layout, subnet)
-    tensors: dict[str, Tensor] = dict(model.named_parameters())
-    tensors.update((name, buffer.clone()) for name, buffer in model.named_buffers())
-    with patched_attributes(model, attribute_values(layout, chosen)):
-        return functional_call(model, slice_tensors(tensors, layout, chosen), args, dict(kwargs or {}))
+    harness, chosen = Harness(model, layout), cuts(layout, subnet)
+    buffers = {name: buffer.clone() for name, buffer in harness.buffers().items()}
+    return harness.run(slice_tensors({**harness.parameters(), **buffers}, layout, chosen), chosen, args, kwargs)

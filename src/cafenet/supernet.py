@@ -10,7 +10,6 @@ Building blocks for any training loop:
         optimizer.zero_grad()
 """
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,14 +17,14 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from cafenet.assignment import BinnedSpace, LocallyFree, Pattern, check_pattern
 from cafenet.bins import Bins, IntArray
-from cafenet.calling import call_arguments, unwrap
+from cafenet.calling import call_arguments, copy_of, unwrap
 from cafenet.choice import Choice, Race
+from cafenet.errors import TrainingError
 from cafenet.layout import Cut, Subnet, cuts
-from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
+from cafenet.slicing import Harness, slice_tensors
 from cafenet.space import WidthSpace
 
 Batch: TypeAlias = tuple[Any, Any]
@@ -73,12 +72,14 @@ class Supernet(nn.Module):
         super().__init__()
         self.pattern: Pattern = LocallyFree(1) if pattern is None else pattern
         check_pattern(self.pattern, bins)
-        self.model = copy.deepcopy(unwrap(model))
+        self.model = copy_of(unwrap(model))
         self.space, self.binned = space, BinnedSpace(space, bins)
+        self._harness = Harness(self.model, space.layout)
         self.choice: Choice = Race() if choice is None else choice
         self.generator = torch.Generator().manual_seed(seed)
         self.reduce: Callable[[Tensor], Tensor] = lambda losses: losses
         """Averages losses over processes, so that all of them make the same choice; the identity for one process."""
+        self._is_graph_checked = False
 
     def forward(self, inputs: Any, subnet: Subnet | None = None) -> Any:
         """The output of a subnet (all channels by default); in train mode, batch-norm statistics are written back."""
@@ -132,6 +133,9 @@ class Supernet(nn.Module):
         """The training loss of a pick, with its graph; batch-norm statistics of the trained channels are kept."""
         inputs, target = batch
         losses = [loss_fn(self(inputs, subnet), target) for subnet in pick.subnets]
+        if not self._is_graph_checked:
+            refuse_reentrant_checkpointing(losses[0])
+            self._is_graph_checked = True
         return torch.stack(losses).mean() if len(losses) > 1 else losses[0]
 
     def choose(
@@ -163,18 +167,19 @@ class Supernet(nn.Module):
                 rewind()
                 each = [loss_fn(self._run(inputs, chosen), target) for inputs, target in batches]
                 losses.append(torch.stack([loss.double().cpu() for loss in each]).mean())
+        torch.clear_autocast_cache()  # weights that were cast without a graph must not serve the training pass
         return torch.stack(losses)
 
     def _run(self, inputs: Any, chosen: tuple[Cut, ...], keep_buffers: bool = False) -> Any:
         """The model's own forward on a part of its tensors; buffers are clones, kept or thrown away after it."""
         args, kwargs = call_arguments(inputs)
-        layout, buffers = self.space.layout, dict(self.model.named_buffers())
-        sliced = slice_tensors(dict(self.model.named_parameters()), layout, chosen)
+        layout, buffers = self.space.layout, self._harness.buffers()
+        sliced = slice_tensors(self._harness.parameters(), layout, chosen)
         part = {name: tensor.clone() for name, tensor in slice_tensors(buffers, layout, chosen).items()}
-        with patched_attributes(self.model, attribute_values(layout, chosen)):
-            output = functional_call(self.model, {**sliced, **part}, args, kwargs)
+        tensors = {**sliced, **part}  # buffers that the forward replaces are put into this dict
+        output = self._harness.run(tensors, chosen, args, kwargs)
         if keep_buffers:
-            self._write_back(buffers, part, chosen)
+            self._write_back(buffers, tensors, chosen)
         return output
 
     @torch.no_grad()
@@ -190,6 +195,27 @@ class Supernet(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+
+def checkpointing_error() -> TrainingError:
+    """Why gradient checkpointing is refused."""
+    return TrainingError(
+        "a model with gradient checkpointing cannot be a supernet: its recomputation in the backward pass would not "
+        "see the subnet's channels; switch checkpointing off"
+    )
+
+
+def refuse_reentrant_checkpointing(loss: Tensor) -> None:
+    """Reentrant checkpoints recompute at full width, often without an error; the other kind always ends in one."""
+    nodes, met = [loss.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in met:
+            continue
+        if node.name() == "CheckpointFunctionBackward":
+            raise checkpointing_error()
+        met.add(node)
+        nodes += [following for following, _ in node.next_functions]
 
 
 @contextmanager

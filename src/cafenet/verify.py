@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from cafenet.calling import call, call_arguments, copied, named_tensors, tensors_of, to_meta, training_mode
 from cafenet.extract import extract
 from cafenet.layout import Cut, Subnet, cuts
-from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
+from cafenet.slicing import Harness, slice_tensors
 from cafenet.space import WidthSpace
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-3}
@@ -125,7 +125,7 @@ def _masked(space: WidthSpace, name: str, tensor: Tensor, chosen: tuple[Cut, ...
 
 
 def _run_cut(space: WidthSpace, tensors: dict[str, Tensor], inputs: Any, chosen: tuple[Cut, ...]) -> Any:
-    with patched_attributes(space.model, attribute_values(space.layout, chosen)):
+    with Harness(space.model, space.layout).patched(chosen):
         return _run_full(space.model, slice_tensors(tensors, space.layout, chosen), inputs)
 
 
@@ -149,10 +149,15 @@ def _random(tensor: Tensor, name: str, dtype: torch.dtype, generator: torch.Gene
     """Values that let every channel matter: scales and variances around 1, weights that keep the signal's size."""
     if not tensor.is_floating_point():
         return tensor
-    if name.endswith("running_var") or (tensor.ndim <= 1 and name.endswith("weight")):
+    if name.endswith("running_var") or (tensor.ndim <= 1 and name.endswith("weight")) or _is_positive(tensor):
         return 0.5 + torch.rand(tensor.shape, generator=generator, dtype=dtype)
     fan_in = max(1, tensor.numel() // tensor.shape[0]) if tensor.ndim > 1 else 16
     return torch.randn(tensor.shape, generator=generator, dtype=dtype).mul_(1.4 / fan_in**0.5)
+
+
+def _is_positive(tensor: Tensor) -> bool:
+    """Whether the model may rely on values above zero: it divides by them or takes their root."""
+    return not tensor.is_meta and bool((tensor > 0).all())
 
 
 def _cast(leaf: Any, dtype: torch.dtype, generator: torch.Generator) -> Any:

@@ -19,7 +19,12 @@ def test_depthwise_joins_its_input(multiplier: int):
     space = proven(separable(8, multiplier), IMAGE)
     assert sizes(space) == {"stem": (8, 1)}
     assert reasons(space) == {"head": "is an output of the model"}
-    assert slots(space, "stem") == {("stem.weight", 0), ("depthwise.weight", 0), ("depthwise.bias", 0), ("head.weight", 1)}
+    assert slots(space, "stem") == {
+        ("stem.weight", 0),
+        ("depthwise.weight", 0),
+        ("depthwise.bias", 0),
+        ("head.weight", 1),
+    }
     # stem 64*27*8, depthwise 64*9 for each of its outputs, head 5 for each
     assert space.flops() == 13_824 + 8 * multiplier * (576 + 5)
     assert space.flops({"stem": 3}) == 64 * 27 * 3 + 3 * multiplier * 581

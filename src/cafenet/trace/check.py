@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cafenet.calling import call, copied, tensors_of, training_mode
 from cafenet.layout import IntArray, Layout, Subnet, cuts
-from cafenet.slicing import attribute_values, patched_attributes, slice_tensors
+from cafenet.slicing import Harness, slice_tensors
 from cafenet.trace.atoms import Atoms, Labels
 from cafenet.trace.build import layout_of
 from cafenet.trace.grouping import Group, Grouping, group_units
@@ -64,6 +64,7 @@ class _Checker:
 
     def __init__(self, model: nn.Module, this: Pass, grouping: Grouping, layout: Layout) -> None:
         self._model, self._pass, self._grouping, self._layout = model, this, grouping, layout
+        self._harness = Harness(model, layout)
         self._kept = _kept(grouping.groups)
 
     def failure(self, cut: Sequence[int]) -> _Failure | None:
@@ -80,7 +81,7 @@ class _Checker:
             with (
                 torch.no_grad(),
                 training_mode(self._model, self._pass.training),
-                patched_attributes(self._model, attribute_values(self._layout, chosen)),
+                self._harness.patched(chosen),
                 paths.watching(),
                 mode,
             ):
@@ -137,7 +138,7 @@ def _kept(groups: Sequence[Group]) -> list[IntArray]:
     kept, num_alike = [], Counter[int]()
     for group in groups:
         size = group.units.size
-        low = max(group.min_units, size // 3)
+        low = max(group.min_units, size // 3, min(2, size - 1))  # one channel is special: a reshape need not copy
         num_kept = low + num_alike[size] % max(size - low, 1)
         num_alike[size] += 1
         kept.append(np.arange(size - num_kept, size))

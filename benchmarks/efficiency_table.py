@@ -1,0 +1,49 @@
+"""The efficiency benchmark's results as a page."""
+
+from pathlib import Path
+from typing import Any
+
+# Seconds per CIFAR-10 epoch in the paper's table of appendix a5 for r = 0, 1, 2, 3.
+PAPER = {"mobilenet_v2": (51.3, 61.1, 95.2, 203.6), "vgg": (61.6, 72.4, 109.7, 258.4)}
+
+
+def write_table(results: dict[str, Any], path: Path) -> str:
+    """Write the page and return its text."""
+    lines = [
+        "# What choosing the best candidate costs",
+        "",
+        "Made by `make bench-efficiency` (`benchmarks/efficiency.py`, which says how); one CPU core, batch 256, narrow",
+        "CIFAR networks (VGG-19 at a quarter of its width on 32x32 images, MobileNetV2 at a quarter on 16x16).",
+        "Times are ratios to an r = 0 step of the same widths in the same run. `arithmetic` is (candidates x forward + step) /",
+        "step with the measured times of one forward and one step. `quality` is (loss of the raced choice - minimum) /",
+        "(mean - minimum): 0 is the best candidate, 1 a random one; mean over training with its standard error.",
+        "",
+        "| network | r | candidates | race | exact | arithmetic | exact / arithmetic | race quality | paper |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in results.values():
+        if "r" not in row:
+            continue
+        seconds = PAPER[row["network"]]
+        sem = row["race_quality_sem"]
+        lines.append(
+            f"| {row['network']} | {row['r']} | {row['candidates']} | {row['race_ratio']:.2f} | "
+            f"{row['exact_ratio']:.2f} | {row['arithmetic_ratio']:.2f} | {row['exact_over_arithmetic']:.2f} | "
+            f"{row['race_quality']:.2f}{'' if sem is None else f' ± {sem:.2f}'} (n={row['num_quality']}) | "
+            f"{seconds[row['r']] / seconds[0]:.2f} |"
+        )
+    lines += [
+        "",
+        "The paper's ratios (its epoch seconds, appendix `a5`) lie below the arithmetic of its own method, so its",
+        "training cannot have been compute-bound; they are shown for reference only.",
+        "",
+        "| network | full-width step / plain step of the model | peak memory, MB |",
+        "| --- | ---: | --- |",
+    ]
+    for row in results.values():
+        if "peak_mb" in row:
+            peaks = ", ".join(f"{label} {value}" for label, value in row["peak_mb"].items())
+            lines.append(f"| {row['network']} | {row['full_width_ratio']:.2f} | {peaks} |")
+    text = "\n".join(lines) + "\n"
+    path.write_text(text)
+    return text

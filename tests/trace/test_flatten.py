@@ -1,0 +1,113 @@
+"""Flattening: a channel becomes as many inputs of a linear layer as it has places."""
+
+import pytest
+import torch
+from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, proven, reasons, sizes
+from torch import nn
+
+import cafenet
+
+
+def flat(forward, features: int = 8 * 36) -> nn.Module:
+    """A convolution to 8 channels on 6x6 places, flattened in some way for a linear layer."""
+    return Forward(
+        lambda net, x: net.head(forward(net.conv(x))), conv=nn.Conv2d(3, 8, 3), head=nn.Linear(features, 5, bias=False)
+    )
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda x: x.flatten(1),
+        lambda x: torch.flatten(x, 1),
+        lambda x: x.view(x.size(0), -1),
+        lambda x: x.reshape(x.shape[0], x.shape[1] * x.shape[2] * x.shape[3]),
+        lambda x: x.flatten(2).flatten(1),
+    ],
+)
+@pytest.mark.parametrize("x", [IMAGE, TWO_IMAGES], ids=["one image", "two images"])
+def test_a_channel_is_36_features(forward, x: torch.Tensor):
+    model = flat(forward)
+    space = proven(model, x)
+    assert sizes(space) == {"conv": (8, 1)}
+    # an image: 36 places with 27*8, then 288*5
+    assert space.flops() == len(x) * (36 * 216 + 1_440)
+    assert space.flops({"conv": 3}) == len(x) * (36 * 81 + 108 * 5)
+    slim = space.extract(channels={"conv": [1, 7]})
+    assert slim.head.weight.equal(model.head.weight[:, [*range(36, 72), *range(252, 288)]])
+    assert slim.head.in_features == 72
+
+
+def test_space_first():
+    """With the channels last, a channel is every eighth feature."""
+    model = flat(lambda x: x.permute(0, 2, 3, 1).flatten(1))
+    space = proven(model, TWO_IMAGES)
+    assert space.extract(channels={"conv": [5]}).head.weight.equal(model.head.weight[:, 5::8])
+
+
+@pytest.mark.parametrize("x", [IMAGE, TWO_IMAGES], ids=["one image", "two images"])
+@pytest.mark.parametrize(
+    "forward",
+    [lambda x: x.view(-1, 8 * 36), lambda x: x.view(-1, 288), lambda x: x.reshape(x.shape[0], 8, 36).flatten(1)],
+)
+def test_sizes_in_the_code_freeze(forward, x: torch.Tensor):
+    """At 4 channels, view(-1, 288) of two images is one row: another batch size, which the check run sees."""
+    reason = frozen_reason(flat(forward), x, "conv")
+    assert reason.startswith("does not let its width vary: ")
+    assert "288" in reason or "8" in reason
+
+
+def test_a_layer_behind_a_fixed_size_is_still_searched():
+    model = Forward(
+        lambda net, x: net.head(net.hidden(net.conv(x).view(-1, 288)).relu()),
+        conv=nn.Conv2d(3, 8, 3),
+        hidden=nn.Linear(288, 10),
+        head=nn.Linear(10, 5),
+    )
+    space = proven(model, TWO_IMAGES)
+    assert sizes(space) == {"hidden": (10, 1)}
+    assert reasons(space)["conv"].startswith("does not let its width vary: ")
+
+
+def test_flattened_into_a_hidden_layer():
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10), nn.Dropout(), nn.Linear(10, 5)
+    )
+    space = proven(model, TWO_IMAGES)
+    assert sizes(space) == {"0": (8, 1), "3": (10, 1)}
+    # an image: 36 places with 27*8, 72*10, 10*5
+    assert space.flops() == 2 * (7_776 + 720 + 50)
+
+
+def test_channels_flattened_with_other_channels_freeze():
+    """An outer product of two widths has no width of its own."""
+
+    def forward(net, x):
+        a, b = net.a(x).flatten(2).mean(2), net.b(x).flatten(2).mean(2)
+        return net.head((a[:, :, None] * b[:, None, :]).flatten(1))
+
+    model = Forward(forward, a=nn.Conv2d(3, 4, 1), b=nn.Conv2d(3, 6, 1), head=nn.Linear(24, 5))
+    for layer in ("a", "b"):
+        assert frozen_reason(model, IMAGE, layer).startswith("is flattened together with other channels")
+
+
+def test_channels_flattened_with_the_batch_come_back():
+    model = flat(lambda x: x.flatten(0, 1).relu().unflatten(0, (x.shape[0], -1)).flatten(1))
+    assert sizes(proven(model, TWO_IMAGES)) == {"conv": (8, 1)}
+
+
+@pytest.mark.parametrize("x", [IMAGE, TWO_IMAGES], ids=["one image", "two images"])
+def test_squeeze_needs_two_channels(x: torch.Tensor):
+    """`squeeze()` would take a single channel for a dimension without meaning."""
+    model = flat(lambda x: x.mean((2, 3), keepdim=True).squeeze(), features=8)
+    space = proven(model, x)
+    assert space.group("conv").min_width == 2
+    with pytest.raises(cafenet.WidthError, match="from 2 to 8, but got 1"):
+        space.run(x, {"conv": 1})
+
+
+def test_squeeze_of_places_only():
+    model = flat(lambda x: x.mean((2, 3), keepdim=True).squeeze(3).squeeze(-1), features=8)
+    space = proven(model, TWO_IMAGES)
+    assert space.group("conv").min_width == 1
+    assert space.run(TWO_IMAGES, {"conv": 1}).shape == (2, 5)
