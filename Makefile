@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := src tests $(wildcard benchmarks)
 
-.PHONY: demo test lint bench bench-zoo bench-pricing clean
+.PHONY: demo test lint bench bench-zoo bench-pricing bench-efficiency bench-pretrained clean
 
 demo: $(VENV)/.dev-installed
 	$(BIN)/cafenet inspect torchvision:mobilenet_v2 --input 3,224,224
@@ -18,13 +18,19 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
-bench: bench-zoo bench-pricing
+bench: bench-zoo bench-pricing bench-efficiency bench-pretrained
 
 bench-zoo: $(VENV)/.peers-installed
 	$(BIN)/python benchmarks/zoo.py
 
 bench-pricing: $(VENV)/.dev-installed
 	$(BIN)/python benchmarks/pricing.py
+
+bench-efficiency: $(VENV)/.dev-installed
+	$(BIN)/python benchmarks/efficiency.py
+
+bench-pretrained: $(VENV)/.dev-installed
+	$(BIN)/python benchmarks/pretrained_start.py
 
 $(VENV)/.dev-installed: pyproject.toml constraints.txt
 	@echo "Installing cafenet and its development tools into $(VENV) (the first time this downloads torch)"

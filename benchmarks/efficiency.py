@@ -12,7 +12,6 @@ random choice. The result goes to docs/efficiency.json and docs/efficiency.md, n
 import argparse
 import json
 import multiprocessing
-import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from efficiency_networks import mobilenet_v2, vgg
-from efficiency_table import write_table
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, cross_entropy
 
@@ -31,6 +28,8 @@ from cafenet.assignment import LocallyFree
 from cafenet.bins import flops_sensitive_bins
 from cafenet.choice import Exact, Race
 from cafenet.supernet import Batch, Supernet
+from efficiency_networks import mobilenet_v2, vgg
+from efficiency_table import write_table
 
 ROOT = Path(__file__).resolve().parent.parent
 CIFAR = ROOT.parent / "shared" / "data" / "cifar10" / "train.npz"
@@ -176,7 +175,8 @@ def _two_steps(name: str, r: int, choice: Race | Exact, batch_size: int) -> int:
     batch = (torch.randn(batch_size, 3, size, size), torch.randint(10, (batch_size,)))
     for _ in range(2):
         supernet.step(batch, cross_entropy).loss.backward()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    status = Path("/proc/self/status").read_text()  # not getrusage: its peak includes the parent's at the fork
+    return int(status.split("VmHWM:")[1].split()[0]) // 1024
 
 
 if __name__ == "__main__":

@@ -100,11 +100,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=float, default=90.0, help="seconds for one step of a tool (%(default)g)")
     parser.add_argument("--memory-gb", type=float, default=12.0, help="memory for one process (%(default)g)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and images (%(default)s)")
-    parser.add_argument("--fresh", action="store_true", help="measure again what is already there")
+    parser.add_argument("--fresh", action="store_true", help="start a new file; the rows in it are lost")
     default = Path(__file__).parent.parent / "docs" / "zoo.json"
     parser.add_argument("--output", type=Path, default=default, help="JSON file; the table is written beside it")
     return parser
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on from here")

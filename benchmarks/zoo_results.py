@@ -45,7 +45,7 @@ class Results:
         header = {key: saved.get(key) for key in self.header}
         if header != self.header:
             differing = ", ".join(key for key in header if header[key] != self.header[key])
-            raise SystemExit(f"{self.path} was measured with another {differing}; add --fresh or another --output")
+            raise SystemExit(f"{self.path} was measured with other {differing}; add --fresh or another --output")
         for row in saved["rows"]:
             self._rows[row.pop("model"), row.pop("tool")] = row
 
