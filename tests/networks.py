@@ -16,14 +16,27 @@ NUM_CLASSES = 5
 def proven(model: nn.Module, inputs: Any, *, masked: bool = True, **options: Any) -> WidthSpace:
     """Trace a model and let the oracle compare sliced, masked and extracted runs and count the slim models.
 
-    Only groups that nothing normalises over can be masked: `masked` says that there must be such a group.
+    The model must come out of it with the same bytes and the very same attributes. Only groups that nothing normalises
+    over can be masked: `masked` says that there must be such a group.
     """
+    before = contents(model)
     space = cafenet.trace(model, inputs, **options)
     result = cafenet.verify(space, inputs, trials=3)
+    assert contents(model) == before
     assert result.problems == []
     assert result.dtype == torch.float64
     assert any(not group.mixes for group in space.groups) == masked
     return space
+
+
+def contents(model: nn.Module) -> dict[str, Any]:
+    """Every attribute of every module by identity, and every parameter and buffer by its bytes as well."""
+    held = {}
+    for path, module in model.named_modules():
+        parts = (vars(module), module._parameters, module._buffers, module._modules)
+        held |= {f"{path}.{name}": id(value) for part in parts for name, value in part.items()}
+    values = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return held | {name: tensor.detach().flatten().view(torch.uint8).tolist() for name, tensor in values.items()}
 
 
 def sizes(space: WidthSpace) -> dict[str, tuple[int, int]]:

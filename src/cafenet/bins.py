@@ -96,7 +96,12 @@ def uniform_bins(space: WidthSpace, num_groups: int, *, min_width: int | float =
     if num_groups < 1:
         raise BinError(f"uniform bins need at least one part a group, but got {num_groups}")
     _check_options(min_width, divisor)
-    return Bins(tuple(_group_bins(g, g.channels / num_groups, min_width, divisor) for g in space.groups))
+    groups = []
+    for group in space.groups:
+        unit = _unit(group, divisor)
+        size = max(1, group.channels // (unit * num_groups)) * unit
+        groups.append(_cut(group, size, min(num_groups, group.channels // size), min_width))
+    return Bins(tuple(groups))
 
 
 def _check_options(min_width: int | float, divisor: int) -> None:
@@ -106,15 +111,24 @@ def _check_options(min_width: int | float, divisor: int) -> None:
         raise BinError(f"divisor must be at least 1, but got {divisor}")
 
 
+def _unit(group: WidthGroup, divisor: int) -> int:
+    """What bin sizes are multiples of; a group smaller than the divisor is one bin."""
+    unit = math.lcm(group.divisor, divisor)
+    return unit if unit <= group.channels else group.channels
+
+
 def _group_bins(group: WidthGroup, size: float, min_width: int | float, divisor: int) -> GroupBins:
     """Bins of about `size` channels in whole units; a group smaller than one bin has one bin and does not vary."""
-    unit = math.lcm(group.divisor, divisor)
-    if group.divisor % unit and unit > group.channels:
-        unit = group.channels
+    unit = _unit(group, divisor)
     rounded = min(max(1, round(size / unit)) * unit, group.channels)
+    return _cut(group, rounded, group.channels // rounded, min_width)
+
+
+def _cut(group: WidthGroup, size: int, num_bins: int, min_width: int | float) -> GroupBins:
+    """That many bins, the first with what the others leave; more of them join it until it has the smallest width."""
     asked = math.ceil(min_width * group.channels) if isinstance(min_width, float) else min_width
     smallest = max(asked, group.min_width)
-    first = rounded + group.channels % rounded
+    first = group.channels - (num_bins - 1) * size
     if smallest > first:
-        first = min(group.channels, first + math.ceil((smallest - first) / rounded) * rounded)
-    return GroupBins(group.name, group.channels, first, rounded)
+        first = min(group.channels, first + math.ceil((smallest - first) / size) * size)
+    return GroupBins(group.name, group.channels, first, size)

@@ -32,15 +32,24 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a broken archive makes torch raise
-        raise CheckpointError(f"the checkpoint {path} is broken: {str(error).splitlines()[0]}") from error
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise CheckpointError(f"the checkpoint {path} is broken: {reason}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of cafenet")
     if content["format_version"] != FORMAT_VERSION:
         raise CheckpointError(f"{path} has format version {content['format_version']}, this is {FORMAT_VERSION}")
-    differing = [key for key, value in identity.items() if content["identity"].get(key) != value]
+    differing = _differences(content["identity"], identity)
     if differing:
-        details = "; ".join(f"{key} was {content['identity'].get(key)!r}, is {identity[key]!r}" for key in differing)
+        details = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise CheckpointError(
-            f"the checkpoint {path} belongs to another run ({details[:600]}); use another directory or remove it"
+            f"the checkpoint {path} belongs to another run ({details}); use another directory or remove it"
         )
     return content
+
+
+def _differences(before: Any, now: Any, place: str = "") -> list[str]:
+    """One line for each value inside that is not the same."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        inside = [(key, f"{place}.{key}" if place else key) for key in {**before, **now}]
+        return [line for key, where in inside for line in _differences(before.get(key), now.get(key), where)]
+    return [] if before == now else [f"{place} was {before!r}, is {now!r}"]

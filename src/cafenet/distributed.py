@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,9 +29,27 @@ class Processes:
         """The average over processes, the same on all of them."""
         if self.size == 1:
             return values
-        values = values.clone()
-        dist.all_reduce(values)
-        return values / self.size
+        total = values.to("cuda" if "nccl" in dist.get_backend() else "cpu", copy=True)
+        dist.all_reduce(total)
+        return (total / self.size).to(values.device)
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is so in some process, so that all of them do the same."""
+        return bool(self.mean(torch.tensor(float(flag))) > 0)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value, by rank."""
+        values = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(values, value)
+        return values
+
+    def of_first(self, value: Any) -> Any:
+        """The first process's value, on all of them."""
+        values = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     @torch.no_grad()
     def average_gradients(self, parameters: Iterable[Tensor]) -> None:

@@ -20,9 +20,13 @@ from cafenet.distributed import Processes, processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
 from cafenet.journal import Journal
+from cafenet.layout import cuts
 from cafenet.losses import check_target, loss_by_name
 from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
-from cafenet.supernet import Batch, LossFunction, Pick, Supernet
+from cafenet.supernet import Batch, LossFunction, Pick, Supernet, checkpointing_error, same_randomness
+
+_WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
+"""Options that a resumed run may change: what is learned does not depend on them."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ class _Trainer:
         _check(config, supernet.device)
         self.supernet, self.config, self.directory, self.team = supernet, config, directory, team
         self.loss_name = loss if isinstance(loss, str) else None
+        if self.loss_name is None and config.label_smoothing:
+            raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
         self.loss_fn = loss_by_name(loss, label_smoothing=config.label_smoothing) if isinstance(loss, str) else loss
         self.feed = Feed(
             data,
@@ -122,6 +128,8 @@ class _Trainer:
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
         self.step = 0
         self.last_loss = math.nan
+        self.output: Any = None
+        """The whole network's output for one batch, once it has been seen to work."""
 
     def run(self, journal: Journal, max_steps: int | None) -> TrainResult:
         """Train from wherever the checkpoint stands to the end."""
@@ -131,6 +139,7 @@ class _Trainer:
         supernet.train()
         supernet.reduce = self.team.mean
         self._restore()
+        self.optimizer.zero_grad(set_to_none=True)
         last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
         journal.start(self.step)
         try:
@@ -145,22 +154,24 @@ class _Trainer:
 
     def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
         per_epoch = self.feed.steps_per_epoch
-        while self.step < last and not stopped:
+        while self.step < last:
             for batches in self.feed.epoch(self.step // per_epoch, self.step % per_epoch):
                 start = time.perf_counter()
                 pick, lr = self._train_step([self._to_device(batch) for batch in batches])
                 self.step += 1
                 rate = self.feed.batch_size * len(batches) * self.team.size / (time.perf_counter() - start)
                 self._tell(journal, pick, lr, rate)
-                if self.step % self.config.checkpoint_every == 0 or self.step >= last or stopped:
+                if self.team.any(bool(stopped)) and not stopped:
+                    stopped.append("another process")
+                is_last = self.step >= last or bool(stopped)
+                if is_last or self.step % self.config.checkpoint_every == 0:
                     self._save()
-                if self.step >= last or stopped:
-                    break
+                if is_last:
+                    return
 
     def _train_step(self, batches: list[Batch]) -> tuple[Pick, float]:
         """One optimiser step; a loss that is not finite ends the training before it does harm."""
-        if self.step == 0:
-            self._check_first(batches[0])
+        self._check_batches(batches)
         lr = self._set_learning_rate()
         is_random = self.step < self.config.random_share * self.total_steps
         losses = []
@@ -200,10 +211,7 @@ class _Trainer:
             self.scaler.scale(loss).backward()
         except (torch.utils.checkpoint.CheckpointError, RuntimeError) as error:
             if _from_checkpointing(error):
-                raise TrainingError(
-                    "a model with gradient checkpointing cannot be a supernet: its recomputation in the backward pass "
-                    "would not see the subnet's channels; switch checkpointing off"
-                ) from error
+                raise checkpointing_error() from error
             raise
 
     def _autocast(self) -> torch.autocast:
@@ -232,11 +240,22 @@ class _Trainer:
         inputs, target = tree_map(move, tuple(batch))
         return inputs, target
 
-    def _check_first(self, batch: Batch) -> None:
-        """Run the whole network once without a trace: labels that do not fit are said before any training."""
+    def _check_batches(self, batches: list[Batch]) -> None:
+        """Labels that do not fit are said before they are trained on, a model that cannot be trained at the start."""
+        is_first = self.output is None
+        if is_first:
+            self.output = self._first_output(batches[0])
+        if self.loss_name is not None:
+            for _, target in batches:
+                check_target(self.loss_name, self.output, target)
+        if is_first:
+            self._try_backward(batches[0])
+
+    def _first_output(self, batch: Batch) -> Any:
+        """The output of the whole network, without a trace."""
         try:
-            with torch.no_grad(), self._autocast():
-                output = self.supernet._run(batch[0], self.supernet.full_cuts())
+            with torch.no_grad(), same_randomness(self.supernet.device), self._autocast():
+                return self.supernet._run(batch[0], self.supernet.full_cuts())
         except ValueError as error:
             if "more than 1 value per channel" in str(error):
                 raise TrainingError(
@@ -244,8 +263,22 @@ class _Trainer:
                     "one; raise the batch size"
                 ) from error
             raise
-        if self.loss_name is not None:
-            check_target(self.loss_name, output, batch[1])
+
+    def _try_backward(self, batch: Batch) -> None:
+        """Once through the narrowest subnet and back, without a trace: gradient checkpointing fails there for sure."""
+        supernet = self.supernet
+        narrowest = supernet.binned.leftmost(supernet.binned.bins.num_bins * 0 + 1)
+        with same_randomness(supernet.device), self._autocast():
+            loss = self.loss_fn(supernet._run(batch[0], cuts(supernet.space.layout, narrowest)), batch[1])
+            if not isinstance(loss, Tensor) or loss.ndim:
+                shape = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+                raise TrainingError(f"a loss must be one number, the mean over the batch, but is {shape}")
+            try:
+                torch.autograd.grad(loss, self.parameters, allow_unused=True)
+            except RuntimeError as error:
+                if _from_checkpointing(error):
+                    raise checkpointing_error() from error
+                raise
 
     def _tell(self, journal: Journal, pick: Pick, lr: float, rate: float) -> None:
         journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.0f} examples/s")
@@ -265,41 +298,47 @@ class _Trainer:
         supernet = self.supernet
         return {
             "shapes": {name: list(tensor.shape) for name, tensor in supernet.model.state_dict().items()},
-            "bins": [[group.name, group.first, group.size] for group in supernet.binned.bins.groups],
+            "bins": {group.name: [group.first, group.size] for group in supernet.binned.bins.groups},
             "pattern": repr(supernet.pattern),
             "choice": repr(supernet.choice),
-            "config": repr(asdict(self.config)),
+            "config": {name: value for name, value in asdict(self.config).items() if name not in _WITHOUT_EFFECT},
+            "loss": self.loss_name or getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__),
             "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
             "steps": self.total_steps,
         }
 
+    def _state(self) -> dict[str, Any]:
+        """All that a run continues from; of random numbers, every process's own."""
+        device = self.supernet.device
+        cuda_rng = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return {
+            "step": self.step,
+            "last_loss": self.last_loss,
+            "model": self.supernet.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "generator": self.supernet.generator.get_state(),
+            "rng": self.team.gather((torch.get_rng_state(), cuda_rng)),
+        }
+
     def _save(self) -> None:
+        self.team.average_buffers(self.supernet.buffers())
         if self.directory is None:
             return
-        self.team.average_buffers(self.supernet.buffers())
+        state = self._state()
         if self.team.is_first:
-            write_checkpoint(
-                self.directory / "supernet.pt",
-                {
-                    "identity": self._identity(),
-                    "step": self.step,
-                    "last_loss": self.last_loss,
-                    "model": self.supernet.model.state_dict(),
-                    "optimizer": self.optimizer.state_dict(),
-                    "scaler": self.scaler.state_dict(),
-                    "generator": self.supernet.generator.get_state(),
-                    "rng": torch.get_rng_state(),
-                    "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-                },
-            )
+            write_checkpoint(self.directory / "supernet.pt", {"identity": self._identity(), **state})
         self.team.barrier()
 
     def _restore(self) -> None:
-        """Continue from the directory's checkpoint, if there is one; else begin at the seed."""
+        """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
         torch.manual_seed(self.config.seed + self.team.rank)
-        if self.directory is None:
-            return
-        saved = read_checkpoint(self.directory / "supernet.pt", self._identity())
+        saved = None
+        if self.directory is not None and self.team.is_first:
+            saved = read_checkpoint(self.directory / "supernet.pt", self._identity())
+        if self.team.size > 1:
+            start = self._state()
+            saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
         if saved is None:
             return
         self.supernet.model.load_state_dict(saved["model"])
@@ -307,10 +346,10 @@ class _Trainer:
         self.scaler.load_state_dict(saved["scaler"])
         self.supernet.generator.set_state(saved["generator"])
         self.step, self.last_loss = saved["step"], saved["last_loss"]
-        if self.team.is_first:
-            torch.set_rng_state(saved["rng"])
-            if saved["cuda_rng"]:
-                torch.cuda.set_rng_state_all(saved["cuda_rng"])
+        cpu_rng, cuda_rng = saved["rng"][self.team.rank]
+        torch.set_rng_state(cpu_rng)
+        if cuda_rng is not None:
+            torch.cuda.set_rng_state(cuda_rng, self.supernet.device)
 
     def _kept_checkpoint(self) -> str:
         if self.directory is None or not (self.directory / "supernet.pt").exists():
@@ -326,6 +365,10 @@ def _check(config: TrainConfig, device: torch.device) -> None:
             problems.append(f"{name} must be positive, but is {getattr(config, name)}")
     if not 0.0 <= config.random_share <= 1.0:
         problems.append(f"random_share (lambda) must lie in [0, 1], but is {config.random_share}")
+    if config.clip_norm is not None and not config.clip_norm > 0:
+        problems.append(f"clip_norm must be positive or None, but is {config.clip_norm}")
+    if config.seed < 0:
+        problems.append(f"seed must be 0 or more, but is {config.seed}")
     if config.sandwich < 0:
         problems.append(f"sandwich must be 0 or more, but is {config.sandwich}")
     if config.amp not in (None, "bf16", "fp16"):
@@ -356,6 +399,10 @@ def _graceful_stop() -> Iterator[list[str]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _on_cpu(leaf: Any) -> Any:
+    return leaf.cpu() if isinstance(leaf, Tensor) else leaf
 
 
 def _from_checkpointing(error: BaseException) -> bool:

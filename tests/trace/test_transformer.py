@@ -71,7 +71,8 @@ def test_encoder_layer(norm_first: bool, training: bool, batch: int):
     space = proven(model, torch.zeros(batch, 5, 6))
     assert sizes(space) == {"1.linear1": (16, 1)}
     found = reasons(space)
-    assert "nn.MultiheadAttention" in found["0"] or "attention" in found["0"]
+    assert "nn.MultiheadAttention" in found["0"]
+    assert "nn.MultiheadAttention" in found["1.self_attn.out_proj"]
     assert "attention" in found["1.self_attn.in_proj_weight"]
     assert model.training is training
     # 5 tokens: 6*8 + 8*24 + 8*8 + 2*8*16 + 8*3, attention 2*2*100

@@ -13,6 +13,7 @@ from torch.nn.modules import module as module_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cafenet.trace.atoms import AtomArray, Atoms, DimLabel, Labels
+from cafenet.trace.meta import run_op
 
 _LABELS = "_cafenet_labels"
 
@@ -198,7 +199,7 @@ class WatchMode(TorchDispatchMode):
         args, kwargs, inputs = on_one_device(args, kwargs or {})
         self._run.seen.update(map(id, inputs))
         before = tuple(raw_labels(tensor) for tensor in inputs if has_labels(tensor))
-        out = func(*args, **kwargs)
+        out = run_op(func, args, kwargs, inputs)
         outputs = list(tensors_in((out,)))
         path = self._paths.path
         call = Call(func, args, kwargs, inputs, out, outputs, path, self._paths.module)

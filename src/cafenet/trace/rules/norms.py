@@ -15,6 +15,8 @@ def batch_norm(run: Run, call: Call) -> None:
     for tensor in call.tensors[1:]:
         if tensor.ndim == 1:
             run.tie(labels[1], run.labels(tensor)[0], call)
+    for label in (labels[0], *labels[2:]):
+        run.atoms.mix(label)  # a weight that is standardised by batch norm
     run.label(call.outputs[0], labels)
     for statistic in call.outputs[1:]:
         if tuple(statistic.shape) == (x.shape[1],):

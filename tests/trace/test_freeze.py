@@ -1,0 +1,86 @@
+"""`freeze=`: widths that the user wants to keep."""
+
+import pytest
+from networks import IMAGE, pooled, proven, reasons, sizes
+from torch import nn
+
+import cafenet
+
+
+class Stages(nn.Module):
+    """A stem, two residual stages of two blocks each, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 1)
+        self.stage1 = nn.ModuleList([self.block(8, 6), self.block(8, 6)])
+        self.grow = nn.Conv2d(8, 12, 1)
+        self.stage2 = nn.ModuleList([self.block(12, 10), self.block(12, 10)])
+        self.head = nn.Linear(12, 5)
+
+    @staticmethod
+    def block(outer: int, inner: int) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(outer, inner, 1), nn.ReLU(), nn.Conv2d(inner, outer, 1))
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.stage1:
+            x = x + block(x)
+        x = self.grow(x)
+        for block in self.stage2:
+            x = x + block(x)
+        return self.head(pooled(x))
+
+
+EVERYTHING = {"stem", "stage1.0.0", "stage1.1.0", "grow", "stage2.0.0", "stage2.1.0"}
+
+
+@pytest.mark.parametrize(
+    ("freeze", "gone"),
+    [
+        ((), set()),
+        ("stem", {"stem"}),
+        ("stage1", {"stage1.0.0", "stage1.1.0"}),
+        ("stage?.0.*", {"stage1.0.0", "stage2.0.0"}),
+        (["stem", "stage2.1"], {"stem", "stage2.1.0"}),
+        ("stage1.0.2", {"stem"}),
+        ("stage1.0.2.weight", {"stem"}),
+        ("head", set()),
+    ],
+)
+def test_what_a_pattern_freezes(freeze, gone: set[str]):
+    """A module freezes the groups named inside it; a layer's exact name also the group that it only takes part in."""
+    space = proven(Stages(), IMAGE, freeze=freeze)
+    assert set(sizes(space)) == EVERYTHING - gone
+    frozen = reasons(space)
+    patterns = [freeze] if isinstance(freeze, str) else freeze
+    for name in gone:
+        assert frozen[name] in [f"is frozen by {pattern!r}" for pattern in patterns]
+
+
+def test_frozen_widths_are_never_cut():
+    space = proven(Stages(), IMAGE, freeze="stage1")
+    slim = space.extract(space.min_widths)
+    assert slim.stage1[0][0].weight.shape == (6, 1, 1, 1)
+    assert slim.stage2[0][0].weight.shape == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("freeze", "message"),
+    [
+        ("stage3", "'stage3' matches none; did you mean"),
+        (["stem", "*.se"], r"'\*\.se' matches none"),
+        ("", "'' matches none"),
+        (None, "freeze must be a name pattern such as 'head'"),
+        (["stem", 3], "freeze must be a name pattern such as 'head'"),
+    ],
+)
+def test_pattern_that_names_nothing(freeze, message: str):
+    with pytest.raises(cafenet.TraceError, match=message):
+        cafenet.trace(Stages(), IMAGE, freeze=freeze)
+
+
+def test_everything_frozen():
+    with pytest.raises(cafenet.TraceError, match="at least one searchable group") as caught:
+        cafenet.trace(Stages(), IMAGE, freeze="*")
+    assert "stem: is frozen by '*'" in str(caught.value)

@@ -1,0 +1,79 @@
+"""Weights that are computed from other parameters: frozen or right, never wrong."""
+
+import warnings
+
+import pytest
+import torch
+from networks import TWO_IMAGES, proven, reasons, sizes
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune
+
+
+def net() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 1), nn.ReLU(), nn.Conv2d(8, 6, 3), nn.ReLU(), nn.Conv2d(6, 4, 1), nn.Conv2d(4, 5, 1)
+    )
+
+
+def old_weight_norm(layer: nn.Module) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        nn.utils.weight_norm(layer)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    "reparametrise",
+    [
+        parametrizations.weight_norm,
+        parametrizations.spectral_norm,
+        parametrizations.orthogonal,
+        old_weight_norm,
+        nn.utils.spectral_norm,
+    ],
+    ids=["weight_norm", "spectral_norm", "orthogonal", "old weight_norm", "old spectral_norm"],
+)
+def test_norms_of_weights_freeze_their_layer(reparametrise, training: bool):
+    """Both sides of the layer stay; spectral norm's buffers, which it updates in train mode, too."""
+    model = net().train(training)
+    reparametrise(model[2])
+    model(TWO_IMAGES)
+    space = proven(model, TWO_IMAGES)
+    assert sizes(space) == {"4": (4, 1)}
+    assert "0" in reasons(space)
+    slim = space.extract({"4": 2}).eval()
+    x = torch.rand(2, 3, 8, 8)
+    torch.testing.assert_close(slim(x), in_eval(model, lambda: space.run(x, {"4": 2})))
+
+
+def in_eval(model: nn.Module, run):
+    before = model.training
+    try:
+        model.eval()
+        return run()
+    finally:
+        model.train(before)
+
+
+def test_elementwise_parametrization_is_followed():
+    class Positive(nn.Module):
+        def forward(self, weight):
+            return weight.exp()
+
+    model = net()
+    parametrize.register_parametrization(model[2], "weight", Positive())
+    space = proven(model, TWO_IMAGES)
+    assert [group.channels for group in space.groups] == [8, 6, 4]
+    slim = space.extract(space.min_widths)
+    assert slim[2].weight.shape == (1, 1, 3, 3)
+
+
+def test_pruned_weights_are_followed():
+    """torch's own pruning multiplies by a mask before every forward."""
+    model = net()
+    prune.l1_unstructured(model[2], "weight", 0.3)
+    space = proven(model, TWO_IMAGES)
+    assert [group.channels for group in space.groups] == [8, 6, 4]
+    x = torch.rand(2, 3, 8, 8)
+    widths = [3, 2, 2]
+    torch.testing.assert_close(space.extract(widths)(x), space.run(x, widths))

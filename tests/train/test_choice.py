@@ -1,0 +1,66 @@
+"""Finding the candidate with the smallest loss, on losses that are known beforehand."""
+
+import numpy as np
+import pytest
+import torch
+
+from cafenet.choice import Exact, Race
+
+
+class Examples:
+    """Known losses, candidates x examples; notes how much of them was looked at."""
+
+    def __init__(self, losses: np.ndarray) -> None:
+        self.table = losses
+        self.looked = 0
+
+    def __call__(self, numbers, start, stop):
+        size = self.table.shape[1]
+        first, last = round(start * size), round(stop * size)
+        self.looked += len(numbers) * (last - first)
+        return torch.from_numpy(self.table[list(numbers), first:last].mean(axis=1))
+
+
+def noisy(num_candidates: int, num_examples: int, seed: int) -> np.ndarray:
+    """What candidates differ by is as large as the noise of one example."""
+    generator = np.random.default_rng(seed)
+    return generator.normal(2, 1, (1, num_examples)) + generator.normal(0, 0.3, (num_candidates, 1)) * 1.0
+
+
+def test_exact_sees_everything_and_takes_the_minimum():
+    examples = Examples(np.array([[3.0, 1.0], [1.0, 2.0], [2.0, 2.0]]))
+    assert Exact().best(3, 2, examples) == (1, [2.0, 1.5, 2.0])
+    assert examples.looked == 6
+
+
+def test_of_equal_candidates_the_first_is_taken():
+    assert Exact().best(3, 2, Examples(np.ones((3, 2))))[0] == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_race_over_the_whole_batch_is_exact(seed):
+    table = np.random.default_rng(seed).normal(size=(3, 64))
+    assert Race(start=1.0).best(3, 64, Examples(table)) == Exact().best(3, 64, Examples(table))
+
+
+@pytest.mark.parametrize("num_candidates", [2, 3, 10, 35])
+def test_a_race_looks_at_a_part_and_finds_a_candidate_that_is_best_everywhere(num_candidates):
+    for seed in range(5):
+        table = noisy(num_candidates, 256, seed)  # the order of candidates is the same on every example
+        examples = Examples(table)
+        winner, seen = Race().best(num_candidates, 256, examples)
+        assert winner == int(np.argmin(table.mean(axis=1)))
+        assert len(seen) == num_candidates
+        assert examples.looked < 0.5 * table.size
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 8, 9, 33, 256])
+@pytest.mark.parametrize("num_candidates", [2, 3, 10])
+def test_a_race_never_leaves_the_batch(batch_size, num_candidates):
+    def losses(numbers, start, stop):
+        assert set(numbers) <= set(range(num_candidates))
+        assert 0 <= start < stop <= 1 + 1e-9
+        return torch.tensor([float(number == 0) for number in numbers], dtype=torch.float64)
+
+    winner, _ = Race().best(num_candidates, batch_size, losses)
+    assert 1 <= winner < num_candidates
