@@ -7,6 +7,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from torch import Tensor
 
+from cafenet.errors import BinError
+
 LossesOf: TypeAlias = Callable[[Sequence[int], float, float], Tensor]
 """losses(candidate numbers, start, stop): mean losses on the part start .. stop (shares) of the batch."""
 
@@ -34,34 +36,45 @@ class Race:
     """All candidates on a small part of the batch, the better ones on growing parts.
 
     Candidates share most of their channels, so their losses on the same few examples differ less by chance than by
-    candidate. Each round goes on with examples that the survivors have not seen and adds them up: with 3 candidates
-    and `start` 1/8, all three see an eighth, the best two another eighth.
+    candidate. The batch is cut into chunks of one size (a CPU prepares its kernels for a size only once); each round
+    doubles the chunks and drops all but the better 40% of the candidates, and losses add up. With 3 candidates and
+    chunks of a sixteenth, all three see two chunks and the best two see four more: 0.875 forward passes instead of 3.
     """
 
-    start: float = 0.125
+    chunk: float = 1 / 16
+    """Share of the batch in one chunk; half of it where there are more than 16 candidates."""
     min_examples: int = 8
+    """Smallest number of examples in a chunk."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.chunk <= 1 or self.min_examples < 1:
+            raise BinError(f"a race needs 0 < chunk <= 1 and min_examples >= 1, but got {self}")
 
     def best(self, num_candidates: int, batch_size: int, losses: LossesOf) -> tuple[int, list[float]]:
         """The winner of the race."""
-        total = np.zeros(num_candidates)
+        chunk, rounds = self.plan(num_candidates, batch_size)
+        total, seen = np.zeros(num_candidates), np.zeros(num_candidates)
         alive = np.arange(num_candidates)
-        seen = 0.0
-        for share, num_alive in self.rounds(num_candidates, batch_size):
+        start = 0
+        for num_chunks, num_alive in rounds:
             alive = np.sort(alive[np.argsort(total[alive], kind="stable")[:num_alive]])
-            total[alive] = (total[alive] * seen + losses(alive.tolist(), seen, seen + share).numpy() * share) / (
-                seen + share
-            )
-            seen += share
+            for number in range(start, start + num_chunks):
+                total[alive] += losses(alive.tolist(), number * chunk, min((number + 1) * chunk, 1.0)).numpy()
+            seen[alive] += num_chunks
+            start += num_chunks
         winner = alive[int(np.argmin(total[alive]))]
-        return int(winner), total.tolist()
+        return int(winner), (total / seen).tolist()
 
-    def rounds(self, num_candidates: int, batch_size: int) -> list[tuple[float, int]]:
-        """(share of the batch, number of candidates) for each round; the examples seen double, candidates thin out."""
-        share = self.start / max(1, num_candidates / 3) ** 0.5
-        share = min(1.0, max(share, self.min_examples / batch_size))
-        plan, seen, alive = [(share, num_candidates)], share, num_candidates
-        while alive > 2 and seen + seen <= 1.0:
-            alive = max(2, round(alive * 0.35))
-            plan.append((seen, alive))
-            seen += seen
-        return plan
+    def plan(self, num_candidates: int, batch_size: int) -> tuple[float, list[tuple[int, int]]]:
+        """The chunk's share, and (number of chunks, number of candidates) of each round; never more than the batch."""
+        chunk = self.chunk if num_candidates <= 16 else self.chunk / 2
+        chunk = min(1.0, max(chunk, self.min_examples / batch_size))
+        available = int(1 / chunk + 1e-9)
+        first = 6 if num_candidates <= 2 else 2 if num_candidates <= 4 else 1
+        rounds = [(min(first, available), num_candidates)]
+        while rounds[-1][1] > 2:
+            available -= rounds[-1][0]
+            if available == 0:
+                break
+            rounds.append((min(2 * rounds[-1][0], available), max(2, round(0.4 * rounds[-1][1]))))
+        return chunk, rounds

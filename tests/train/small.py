@@ -1,4 +1,4 @@
-"""What the tests of training share: networks of a few channels, data that can be learned, supernets and runs of them."""
+"""What the tests of training share: small networks, data that can be learned, supernets and runs of them."""
 
 import json
 from pathlib import Path

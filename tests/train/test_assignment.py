@@ -66,11 +66,11 @@ def test_r_0_is_the_leftmost_pattern(num_taken):
     assert assignments(num_taken, 8, r=0) == [tuple(range(1, num_taken + 1))]
 
 
-@pytest.mark.parametrize("r", [0, 1, 2, 3, 5, 12])
+@pytest.mark.parametrize("r", [0, 1, 2, 3, 6])
 def test_every_assignment_of_every_small_group_has_its_number_of_bins(r):
     for num_bins in range(1, 10):
         for num_taken in range(1, num_bins + 1):
-            found = [assigned_bins(num_taken, num_bins, r, offsets) for offsets in patterns(r)[:400]]
+            found = [assigned_bins(num_taken, num_bins, r, offsets) for offsets in patterns(r)]
             for bins in found:
                 assert len(set(bins)) == len(bins) == num_taken
                 assert bins[0] == 1

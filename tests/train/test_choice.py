@@ -40,7 +40,7 @@ def test_of_equal_candidates_the_first_is_taken():
 @pytest.mark.parametrize("seed", range(5))
 def test_a_race_over_the_whole_batch_is_exact(seed):
     table = np.random.default_rng(seed).normal(size=(3, 64))
-    assert Race(start=1.0).best(3, 64, Examples(table)) == Exact().best(3, 64, Examples(table))
+    assert Race(chunk=1.0).best(3, 64, Examples(table)) == Exact().best(3, 64, Examples(table))
 
 
 @pytest.mark.parametrize("num_candidates", [2, 3, 10, 35])

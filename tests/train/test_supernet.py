@@ -10,6 +10,7 @@ from small import NUM_CLASSES, Gated, Plain, Residual, assert_same_state, batch,
 from torch import nn
 from torch.nn import functional
 
+import cafenet
 from cafenet.assignment import Bilateral, LocallyFree
 from cafenet.bins import flops_sensitive_bins, uniform_bins
 from cafenet.choice import Exact, Race
@@ -54,7 +55,7 @@ def test_exact_mode_picks_the_true_minimum(seed, r, taken, count):
     assert pick.candidate == int(np.argmin(losses))
     (subnet,) = pick.subnets
     assert channels_of(supernet.space, subnet) == candidates[pick.candidate]
-    assert float(supernet.loss((inputs, target), pick, cross_entropy)) == pytest.approx(min(losses), rel=1e-5)
+    assert supernet.loss((inputs, target), pick, cross_entropy).item() == pytest.approx(min(losses), rel=1e-5)
 
 
 def test_the_minimum_over_several_micro_batches_is_that_of_their_mean():
@@ -127,7 +128,7 @@ def test_the_users_model_is_never_changed():
     assert model.one.out_channels == 8
 
 
-@pytest.mark.parametrize("choice", [Exact(), Race(start=0.25, min_examples=4)])
+@pytest.mark.parametrize("choice", [Exact(), Race(chunk=0.25, min_examples=4)])
 @pytest.mark.parametrize("kind", [Plain, Residual])
 def test_trial_passes_leave_no_trace(choice, kind):
     supernet = supernet_of(built(kind), choice=choice)
@@ -167,7 +168,7 @@ class ShowsItsMask(nn.Module):
         return scores * 0 + functional.dropout(torch.ones_like(scores), 0.5, self.training)
 
 
-@pytest.mark.parametrize("choice", [Exact(), Race(start=0.25, min_examples=4)])
+@pytest.mark.parametrize("choice", [Exact(), Race(chunk=0.25, min_examples=4)])
 def test_all_candidates_see_the_same_dropout_masks(choice):
     supernet = supernet_of(ShowsItsMask(), LocallyFree(1), choice)
     masks = []
@@ -191,7 +192,7 @@ def test_all_candidates_see_the_same_dropout_masks(choice):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_race_that_starts_with_the_whole_batch_agrees_with_exact(seed):
-    exact, race = (supernet_of(built(seed=seed), choice=choice) for choice in (Exact(), Race(start=1.0)))
+    exact, race = (supernet_of(built(seed=seed), choice=choice) for choice in (Exact(), Race(chunk=1.0)))
     for number in range(5):
         state = torch.get_rng_state()
         one = exact.pick([batch(seed=number)], cross_entropy)
@@ -386,11 +387,9 @@ def test_models_with_several_inputs_and_nested_outputs():
         def forward(self, image, scale):
             return {"scores": self.head(self.one(image).mean((2, 3)) * scale)}
 
-    import cafenet
-
     model = TwoInputs()
     space = cafenet.trace(model, (torch.zeros(2, 3, 4, 4), torch.ones(2, 1)))
-    supernet = Supernet(model, space, uniform_bins(space, 4), choice=Race(start=0.25, min_examples=4)).train()
+    supernet = Supernet(model, space, uniform_bins(space, 4), choice=Race(chunk=0.25, min_examples=4)).train()
     inputs, target = batch(32)
     step = supernet.step(
         ((inputs, torch.rand(32, 1)), target), lambda output, target: cross_entropy(output["scores"], target)
