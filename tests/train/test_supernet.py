@@ -256,7 +256,7 @@ def test_equal_seeds_take_equal_steps():
     def losses(seed):
         supernet = supernet_of(seed=seed)
         torch.manual_seed(0)
-        return [float(supernet.step(batch(seed=number), cross_entropy).loss) for number in range(5)]
+        return [supernet.step(batch(seed=number), cross_entropy).loss.item() for number in range(5)]
 
     assert losses(1) == losses(1)
     assert losses(1) != losses(2)

@@ -1,0 +1,200 @@
+"""Input that cannot be trained on: one clear error before or at the first step, and the checkpoint is kept."""
+
+import math
+
+import pytest
+import torch
+from small import Plain, batch, built, config, data, supernet_of, trained, traced
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+from cafenet import CafeNetError
+from cafenet.assignment import LocallyFree
+from cafenet.bins import uniform_bins
+from cafenet.errors import TrainingError
+from cafenet.supernet import Supernet
+from cafenet.train import TrainConfig, train_supernet
+
+
+def with_labels(labels: torch.Tensor) -> TensorDataset:
+    return TensorDataset(batch(len(labels))[0], labels)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.full((64,), 4), "labels must lie in 0 to 3, the model's number of outputs, but lie in 4 to 4"),
+        (torch.full((64,), -1), "but lie in -1 to -1"),
+        (torch.zeros(64), "targets must be int64 class numbers"),
+        (torch.zeros(64, 4, dtype=torch.int64), "targets must be int64 class numbers"),
+    ],
+)
+def test_labels_that_do_not_fit(labels, message):
+    supernet = supernet_of()
+    with pytest.raises(TrainingError, match=message):
+        trained(supernet, data=with_labels(labels))
+    assert torch.equal(supernet.model.one.weight, built().one.weight)
+
+
+def test_a_label_that_does_not_fit_and_comes_late(tmp_path):
+    labels = batch(64)[1].clone()
+    labels[41] = 7
+    with pytest.raises(TrainingError, match="but lie in 0 to 7"):
+        trained(supernet_of(), tmp_path, data=with_labels(labels), checkpoint_every=1, seed=2)
+    # seed 2 reads example 41 in step 6; the five before are kept
+    assert torch.load(tmp_path / "supernet.pt", weights_only=True)["step"] == 5
+
+
+@pytest.mark.parametrize("make", [lambda: TensorDataset(torch.zeros(0)), lambda: DataLoader([], batch_size=4), list])
+def test_empty_data(make):
+    with pytest.raises(TrainingError, match="must hold at least one example, but is empty"):
+        trained(supernet_of(), data=make())
+
+
+def test_less_data_than_a_step():
+    with pytest.raises(TrainingError, match="must fill one step of 1 x 65 examples, but has 64; lower the batch size"):
+        trained(supernet_of(), batch_size=65)
+
+
+@pytest.mark.parametrize("example", [{"image": torch.zeros(3, 4, 4)}, (torch.zeros(3, 4, 4),), torch.zeros(3, 4, 4)])
+def test_batches_that_are_no_pairs(example):
+    with pytest.raises(TrainingError, match=r"must be a pair \(inputs, target\), but got"):
+        trained(supernet_of(), data=[example] * 16)
+
+
+def test_a_loss_that_is_not_a_number(tmp_path):
+    inputs, labels = batch(64)
+    inputs[41] = math.inf
+    supernet = supernet_of()
+    with pytest.raises(
+        TrainingError, match=r"loss must stay finite, but is nan at step 6 \(learning rate 0.05\); .* kept in"
+    ):
+        trained(supernet, tmp_path, data=TensorDataset(inputs, labels), checkpoint_every=1, seed=2)
+    kept = torch.load(tmp_path / "supernet.pt", weights_only=True)
+    assert kept["step"] == 5
+    assert all(bool(tensor.isfinite().all()) for tensor in kept["model"].values())
+    for name, parameter in supernet.model.named_parameters():
+        assert torch.equal(parameter, kept["model"][name])  # the step did no harm
+    # with data that is right, the run goes on from there
+    trained(supernet, tmp_path, checkpoint_every=1, seed=2)
+    assert all(bool(tensor.isfinite().all()) for tensor in supernet.state_dict().values())
+
+
+def test_a_learning_rate_that_is_too_high(tmp_path):
+    with pytest.raises(TrainingError, match=r"at step \d \(learning rate 1e\+30\); lower the learning rate"):
+        trained(supernet_of(), tmp_path, lr=1e30)
+    assert not (tmp_path / "supernet.pt").exists()
+
+
+def test_a_loss_function_that_returns_nan():
+    with pytest.raises(TrainingError, match="is nan at step 1"):
+        trained(supernet_of(), loss=lambda output, target: functional.cross_entropy(output, target) * math.nan)
+
+
+@pytest.mark.parametrize(
+    ("loss", "what"),
+    [
+        (lambda output, target: functional.cross_entropy(output, target, reduction="none"), r"\[8\]"),
+        (lambda output, target: 0.5, "float"),
+    ],
+)
+def test_a_loss_function_that_returns_no_single_number(loss, what):
+    with pytest.raises(TrainingError, match=f"a loss must be one number, the mean over the batch, but is {what}"):
+        trained(supernet_of(), loss=loss)
+
+
+class PooledNorm(nn.Module):
+    """Batch norm after pooling has one value a channel and example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(3, 8, 3)
+        self.norm = nn.BatchNorm1d(8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.norm(self.one(x).mean((2, 3))))
+
+
+def test_a_batch_of_one_with_batch_norm():
+    import cafenet
+
+    model = PooledNorm()
+    space = cafenet.trace(model, torch.zeros(2, 3, 4, 4))
+    supernet = Supernet(model, space, uniform_bins(space, 4))
+    with pytest.raises(TrainingError, match="more than one value per channel, but a batch of 1 gives one; raise the"):
+        trained(supernet, batch_size=1)
+    trained(supernet, batch_size=2)
+    trained(supernet_of(), batch_size=1, max_steps=2)  # 16 places are enough
+
+
+class Checkpointed(nn.Module):
+    """The inside of a block is computed again in the backward pass; its ends have a fixed width."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.inner = nn.Conv2d(3, 8, 3, padding=1)
+        self.outer = nn.Conv2d(8, 3, 3, padding=1)
+        self.head = nn.Linear(3, 4)
+        self.reentrant = reentrant
+
+    def block(self, x):
+        return self.outer(self.inner(x).relu())
+
+    def forward(self, x):
+        x = x.clone().requires_grad_() if torch.is_grad_enabled() else x
+        return self.head((x + checkpoint(self.block, x, use_reentrant=self.reentrant)).mean((2, 3)))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_gradient_checkpointing_is_refused_whatever_width_comes_first(reentrant, seed):
+    supernet = supernet_of(Checkpointed(reentrant), LocallyFree(0), seed=seed)
+    with pytest.raises(
+        TrainingError, match="with gradient checkpointing cannot be a supernet: .* switch checkpointing off"
+    ):
+        trained(supernet)
+
+
+def test_reentrant_checkpointing_in_the_users_own_loop():
+    # recomputed at full width, its gradients would be silently wrong
+    supernet = supernet_of(Checkpointed(True), LocallyFree(0))
+    with pytest.raises(TrainingError, match="gradient checkpointing"):
+        supernet.step(batch(), functional.cross_entropy)
+
+
+def test_all_mistakes_of_a_config_in_one_message():
+    bad = TrainConfig(epochs=0, batch_size=-1, random_share=1.5, sandwich=-1, amp="fp8", clip_norm=0.0, seed=-1)
+    with pytest.raises(TrainingError) as error:
+        train_supernet(supernet_of(), data(), bad, quiet=True)
+    for problem in (
+        "epochs must be positive, but is 0",
+        "batch_size must be positive, but is -1",
+        "random_share (lambda) must lie in [0, 1], but is 1.5",
+        "sandwich must be 0 or more, but is -1",
+        "amp must be bf16 or fp16, but is 'fp8'",
+        "clip_norm must be positive or None, but is 0.0",
+        "seed must be 0 or more, but is -1",
+    ):
+        assert problem in str(error.value)
+
+
+def test_fp16_needs_a_gpu():
+    with pytest.raises(TrainingError, match="amp fp16 needs a GPU; use bf16 on a CPU"):
+        trained(supernet_of(), amp="fp16")
+
+
+def test_unknown_losses():
+    with pytest.raises(TrainingError, match="but got 'focal'"):
+        trained(supernet_of(), loss="focal")
+
+
+def test_every_such_error_is_a_cafenet_error():
+    model = built(Plain)
+    space = traced(model)
+    with pytest.raises(CafeNetError, match="r=9"):
+        Supernet(model, space, uniform_bins(space, 4), LocallyFree(9))
+    with pytest.raises(CafeNetError):
+        train_supernet(supernet_of(), data(), config(batch_size=0), quiet=True)

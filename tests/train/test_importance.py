@@ -1,0 +1,55 @@
+"""A pretrained start: sorting channels by importance changes their order and nothing else."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import cafenet
+from cafenet.importance import sort_by_importance, unit_importance
+
+
+def test_the_strongest_filter_comes_first():
+    model = nn.Sequential(nn.Conv2d(1, 3, 1, bias=False), nn.ReLU(), nn.Conv2d(3, 2, 1, bias=False))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1, 1))
+        model[2].weight.copy_(torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]).view(2, 3, 1, 1))
+    space = cafenet.trace(model, torch.randn(1, 1, 4, 4))
+    # Mean absolute weight relative to the slot's mean: 1/3, 2/3, 6/3 on the way in, 1 each on the way out.
+    (importance,) = unit_importance(space)
+    np.testing.assert_allclose(importance, [4 / 3, 5 / 3, 3])
+    ordered = sort_by_importance(space)
+    assert ordered[0].weight.flatten().tolist() == [6.0, 2.0, 1.0]
+    assert model[0].weight.flatten().tolist() == [1.0, 2.0, 6.0]
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v2", "shufflenet_v2_x0_5", "densenet121", "regnet_y_400mf"])
+def test_the_function_stays_and_the_order_falls(name: str):
+    model = cafenet.load_model(f"torchvision:{name}").double().eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5 + torch.rand(parameter.shape, generator=generator, dtype=torch.float64))
+    x = torch.randn(1, 3, 64, 64, generator=generator, dtype=torch.float64)
+    space = cafenet.trace(model, x)
+    ordered = sort_by_importance(space)
+    with torch.no_grad():
+        torch.testing.assert_close(ordered(x), model(x), rtol=1e-9, atol=1e-9)
+    assert any((np.diff(importance) > 0).any() for importance in unit_importance(space))
+    for importance in unit_importance(space, ordered):
+        assert (np.diff(importance) <= 1e-9).all()
+
+
+def test_leading_channels_are_worth_more_after_sorting():
+    """A network that only its last channels carry: half of it is worthless before sorting and whole after it."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    with torch.no_grad():
+        for parameter in (model[0].weight, model[0].bias):
+            parameter[:4] = 0
+        model[2].weight[:, :4] = 0
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+    space = cafenet.trace(model, x[:1])
+    ordered = sort_by_importance(space)
+    with torch.no_grad():
+        assert not torch.allclose(space.extract([4])(x), model(x))
+        torch.testing.assert_close(space.extract([4], model=ordered)(x), model(x))
