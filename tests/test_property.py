@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import Forward, contents
 from torch import Tensor, nn
 from torch.nn import functional
 
 import cafenet
+from networks import Forward, contents
 
 Block = tuple[nn.Module, int]
 """A block and how many channels come out of it: always a multiple of 4."""
@@ -36,7 +36,9 @@ def residual(c: int, k: int) -> Block:
 def depthwise(c: int, k: int) -> Block:
     multiplier = 2 if k == 3 else 1
     layer = nn.Conv2d(c, c * multiplier, 3, padding=1, groups=c)
-    return block(lambda net, x: net.norm(net.layer(x)), c * multiplier, layer=layer, norm=nn.BatchNorm2d(c * multiplier))
+    return block(
+        lambda net, x: net.norm(net.layer(x)), c * multiplier, layer=layer, norm=nn.BatchNorm2d(c * multiplier)
+    )
 
 
 def grouped(c: int, k: int) -> Block:

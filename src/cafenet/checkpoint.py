@@ -1,6 +1,7 @@
 """Checkpoints: written under a temporary name and renamed, read without running any code."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"the checkpoint {path} cannot be written: {error}; the last one is kept") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a directory that is not there has nothing to remove
+            temporary.unlink(missing_ok=True)
 
 
 def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:

@@ -3,9 +3,9 @@
 DDP's hooks do not see a functional call, so gradients are averaged after the backward pass, in one flat buffer.
 """
 
+import atexit
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,26 +52,15 @@ class Processes:
         return values[0]
 
     @torch.no_grad()
-    def average_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Average the gradients in place; what had none anywhere keeps none."""
-        if self.size == 1:
+    def average(self, tensors: Iterable[Tensor | None]) -> None:
+        """Average tensors in place, all in one exchange; those that are missing (everywhere) are left out."""
+        present = [tensor for tensor in tensors if tensor is not None]
+        if self.size == 1 or not present:
             return
-        owners = [parameter for parameter in parameters if parameter.grad is not None]
-        self._average([parameter.grad for parameter in owners if parameter.grad is not None])
-
-    @torch.no_grad()
-    def average_buffers(self, buffers: Iterable[Tensor]) -> None:
-        """Average statistics such as batch norm's, so that a checkpoint does not depend on who writes it."""
-        if self.size > 1:
-            self._average([buffer for buffer in buffers if buffer.is_floating_point()])
-
-    def _average(self, tensors: list[Tensor]) -> None:
-        if not tensors:
-            return
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        flat = torch.cat([tensor.reshape(-1) for tensor in present])
         dist.all_reduce(flat)
         flat /= self.size
-        for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        for tensor, part in zip(present, flat.split([tensor.numel() for tensor in present]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
     def barrier(self) -> None:
@@ -80,16 +69,19 @@ class Processes:
             dist.barrier()
 
 
-@contextmanager
-def processes() -> Iterator[Processes]:
-    """This process's place: an existing process group, the one torchrun describes, or just one process."""
-    if dist.is_available() and dist.is_initialized():
-        yield Processes(dist.get_rank(), dist.get_world_size())
-    elif int(os.environ.get("WORLD_SIZE", "1")) > 1:
+def processes() -> Processes:
+    """This process's place: in an existing process group, in the one torchrun describes, or alone."""
+    if not dist.is_available():
+        return Processes()
+    if not dist.is_initialized():
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            return Processes()
+        # For good: out of one torchrun's store a group cannot be made a second time, for a second training, say.
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        try:
-            yield Processes(dist.get_rank(), dist.get_world_size())
-        finally:
-            dist.destroy_process_group()
-    else:
-        yield Processes()
+        atexit.register(_leave)
+    return Processes(dist.get_rank(), dist.get_world_size())
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()

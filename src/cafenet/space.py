@@ -1,6 +1,6 @@
 """WidthSpace: which widths a model may have, what they cost, and the models that they are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -85,7 +85,8 @@ class WidthSpace:
     frozen: tuple[Frozen, ...]
     layout: Layout = field(repr=False)
     flops_cost: Cost = field(repr=False)
-    params_cost: Cost = field(repr=False)
+    price_params: Callable[[], Cost] = field(repr=False)
+    """Builds `params_cost` when it is first asked for."""
 
     @overload
     def flops(self, widths: WidthVector | None = None) -> int: ...
@@ -112,6 +113,11 @@ class WidthSpace:
     def searchable_flops_share(self) -> float:
         """The share of all FLOPs that lies in ops which some group reads or writes."""
         return self.flops_cost.touched(np.ones(len(self.groups), dtype=bool)) / max(self.flops(), 1)
+
+    @cached_property
+    def params_cost(self) -> Cost:
+        """The number of parameters as a function of widths."""
+        return self.price_params()
 
     @property
     def full_widths(self) -> dict[str, int]:

@@ -83,16 +83,16 @@ def train_supernet(
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
     config = TrainConfig() if config is None else config
-    with processes() as team:
-        trainer = _Trainer(supernet, data, config, loss, None if directory is None else Path(directory), team)
-        journal = Journal(
-            trainer.directory if team.is_first else None,
-            trainer.total_steps,
-            title="supernet",
-            quiet=quiet or not team.is_first,
-            tensorboard=tensorboard and team.is_first,
-        )
-        return trainer.run(journal, max_steps)
+    team = processes()
+    trainer = _Trainer(supernet, data, config, loss, None if directory is None else Path(directory), team)
+    journal = Journal(
+        trainer.directory if team.is_first else None,
+        trainer.total_steps,
+        title="supernet",
+        quiet=quiet or not team.is_first,
+        tensorboard=tensorboard and team.is_first,
+    )
+    return trainer.run(journal, max_steps)
 
 
 class _Trainer:
@@ -189,7 +189,8 @@ class _Trainer:
                 f"the loss must stay finite, but is {loss} at step {self.step + 1} (learning rate {lr:g}); "
                 "lower the learning rate or clip gradients" + self._kept_checkpoint()
             )
-        self.team.average_gradients(self.parameters)
+        statistics = [buffer for buffer in self.supernet.buffers() if buffer.is_floating_point()]
+        self.team.average([*(parameter.grad for parameter in self.parameters), *statistics])
         if self.config.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm)
@@ -322,7 +323,6 @@ class _Trainer:
         }
 
     def _save(self) -> None:
-        self.team.average_buffers(self.supernet.buffers())
         if self.directory is None:
             return
         state = self._state()

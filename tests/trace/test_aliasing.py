@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 from torch import nn
+
+from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 
 
 def net(forward, **layers) -> nn.Module:

@@ -1,8 +1,9 @@
 """Concatenation: one dimension then serves several groups, each at its own positions."""
 
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, pooled, proven, reasons, sizes, slots
 from torch import nn
+
+from networks import IMAGE, TWO_IMAGES, Forward, pooled, proven, reasons, sizes, slots
 
 
 def branches(forward, **layers) -> nn.Module:

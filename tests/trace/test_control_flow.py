@@ -3,8 +3,9 @@
 import random
 
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, reasons, sizes
 from torch import nn
+
+from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, reasons, sizes
 
 
 def net(forward, **layers) -> nn.Module:
@@ -49,6 +50,26 @@ def test_assertion_on_the_width_freezes():
     space = proven(model, IMAGE)
     assert sizes(space) == {"after": (6, 1)}
     assert "AssertionError: eight channels, please" in reasons(space)["conv"]
+
+
+def test_code_that_reads_a_layers_size_follows_it():
+    """Sizes that a forward takes from its layers are right, because these are set while a subnet runs."""
+
+    def forward(net, x):
+        x = net.conv(x)
+        x = x.view(x.shape[0], net.conv.out_channels, -1)
+        return net.head(x.mean(2).view(-1, net.head.in_features))
+
+    space = proven(net(forward), IMAGE)
+    assert sizes(space) == {"conv": (8, 1)}
+    assert space.run(IMAGE, {"conv": 3}).equal(space.extract({"conv": 3})(IMAGE))
+
+
+def test_code_that_keeps_a_size_of_its_own_freezes():
+    def forward(net, x):
+        return net.head(net.conv(x).view(x.shape[0], net.width, -1).mean(2))
+
+    assert "does not let its width vary" in frozen_reason(net(forward, width=8), IMAGE, "conv")
 
 
 def test_reading_a_value():

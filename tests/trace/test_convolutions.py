@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from networks import IMAGE, Forward, frozen_reason, pooled, proven, sizes
 from torch import nn
+
+from networks import IMAGE, Forward, frozen_reason, pooled, proven, sizes
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
@@ -52,6 +53,7 @@ def test_circular_padding_is_frozen_or_right():
     assert sizes(proven(model, IMAGE)) == {"1": (6, 1)}
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 def test_dilation_stride_and_even_kernels():
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, dilation=2, padding="same"),

@@ -1,8 +1,9 @@
 """Depthwise convolutions: every channel keeps its identity, and `groups` follows the width."""
 
 import pytest
-from networks import IMAGE, TWO_IMAGES, Forward, pooled, proven, reasons, sizes, slots
 from torch import nn
+
+from networks import IMAGE, TWO_IMAGES, Forward, pooled, proven, reasons, sizes, slots
 
 
 def separable(channels: int, multiplier: int) -> nn.Module:

@@ -1,8 +1,9 @@
 """Embeddings: the features of a table are channels, its rows are not."""
 
 import torch
-from networks import Forward, frozen_reason, proven, reasons, sizes
 from torch import nn
+
+from networks import Forward, frozen_reason, proven, reasons, sizes
 
 TOKENS = torch.arange(10).view(2, 5)
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, proven, reasons, sizes
 from torch import nn
 
 import cafenet
+from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, proven, reasons, sizes
 
 
 def flat(forward, features: int = 8 * 36) -> nn.Module:

@@ -1,10 +1,10 @@
 """`freeze=`: widths that the user wants to keep."""
 
 import pytest
-from networks import IMAGE, pooled, proven, reasons, sizes
 from torch import nn
 
 import cafenet
+from networks import IMAGE, pooled, proven, reasons, sizes
 
 
 class Stages(nn.Module):

@@ -1,8 +1,9 @@
 """Gates: squeeze-and-excitation follows what it scales, a spatial gate of one channel broadcasts."""
 
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 from torch import nn
+
+from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 
 
 class SqueezeExcite(nn.Module):

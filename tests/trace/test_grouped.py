@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from networks import IMAGE, Forward, pooled, proven, reasons, sizes
 from torch import nn
 
 import cafenet
+from networks import IMAGE, Forward, pooled, proven, reasons, sizes
 
 RANKS = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3, nn.ConvTranspose1d: 1, nn.ConvTranspose2d: 2, nn.ConvTranspose3d: 3}
 TRANSPOSED = [kind for kind in RANKS if "Transpose" in kind.__name__]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, contents, pooled, proven, reasons, sizes
 from torch import nn
 
 import cafenet
+from networks import IMAGE, TWO_IMAGES, Forward, contents, pooled, proven, reasons, sizes
 
 
 class TwoInputs(nn.Module):

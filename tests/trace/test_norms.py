@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, reasons, sizes
 from torch import nn
 from torch.nn import functional
+
+from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, reasons, sizes
 
 
 def normed(norm: nn.Module, channels: int = 8) -> nn.Module:

@@ -1,8 +1,9 @@
 """Parameters that meet channels without a convolution: they join them."""
 
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 from torch import nn
+
+from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 
 
 def test_prelu_follows_its_channels():

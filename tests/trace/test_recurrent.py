@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from networks import proven, reasons, sizes
 from torch import nn
+
+from networks import proven, reasons, sizes
 
 TOKENS = torch.arange(12).view(2, 6)
 

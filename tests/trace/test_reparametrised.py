@@ -4,9 +4,10 @@ import warnings
 
 import pytest
 import torch
-from networks import TWO_IMAGES, proven, reasons, sizes
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
+
+from networks import TWO_IMAGES, proven, reasons, sizes
 
 
 def net() -> nn.Sequential:

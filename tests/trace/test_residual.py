@@ -1,9 +1,10 @@
 """Residual connections: what is added has one width."""
 
 import torch
-from networks import IMAGE, Forward, frozen_reason, pooled, proven, reasons, sizes, slots
 from torch import nn
 from torch.nn import functional
+
+from networks import IMAGE, Forward, frozen_reason, pooled, proven, reasons, sizes, slots
 
 
 class Residual(nn.Module):

@@ -1,8 +1,9 @@
 """Modules and weights that are used more than once."""
 
 import torch
-from networks import IMAGE, Forward, pooled, proven, sizes, slots
 from torch import nn
+
+from networks import IMAGE, Forward, pooled, proven, sizes, slots
 
 
 def test_module_used_twice_in_a_row():

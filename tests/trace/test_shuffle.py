@@ -1,8 +1,9 @@
 """Shuffles: moving channels about, or between channels and space."""
 
 import torch
-from networks import IMAGE, TWO_IMAGES, Forward, pooled, proven, sizes, slots
 from torch import nn
+
+from networks import IMAGE, TWO_IMAGES, Forward, pooled, proven, sizes, slots
 
 
 def shuffle(x: torch.Tensor, groups: int) -> torch.Tensor:

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from networks import Forward, proven, reasons, sizes
 from torch import nn
+
+from networks import Forward, proven, reasons, sizes
 
 TOKENS = torch.zeros(2, 5, 8)
 

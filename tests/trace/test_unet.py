@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from networks import IMAGE, Forward, proven, sizes, slots
 from torch import nn
 from torch.nn import functional
+
+from networks import IMAGE, Forward, proven, sizes, slots
 
 
 def double(inputs: int, outputs: int) -> nn.Module:

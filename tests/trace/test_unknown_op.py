@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from networks import IMAGE, Forward, frozen_reason, pooled, proven, reasons, sizes
 from torch import nn
 
 import cafenet
 from cafenet.trace.rules import elementwise
+from networks import IMAGE, Forward, frozen_reason, pooled, proven, reasons, sizes
 
 
 class Sorted(nn.Module):

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from networks import IMAGE, Forward, pooled, proven, reasons, sizes, slots
 from torch import nn
+
+from networks import IMAGE, Forward, pooled, proven, reasons, sizes, slots
 
 
 class Auxiliary(nn.Module):

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from networks import IMAGE, pooled, proven, sizes
 from torch import nn
 
 import cafenet
+from networks import IMAGE, pooled, proven, sizes
 
 
 class Small(nn.Module):
@@ -41,6 +41,7 @@ def test_wrapper_is_taken_off(wrap):
     assert space.run(IMAGE, {"conv": 3}, model=wrap(model)).equal(space.run(IMAGE, {"conv": 3}))
 
 
+@pytest.mark.filterwarnings("ignore:Using `torch.compile")
 def test_compiled_in_place_or_inside():
     model = Small()
     model.compile(backend=never_compile)

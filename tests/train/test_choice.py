@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cafenet.choice import Exact, Race
+from cafenet.errors import BinError
 
 
 class Examples:
@@ -37,10 +38,29 @@ def test_of_equal_candidates_the_first_is_taken():
     assert Exact().best(3, 2, Examples(np.ones((3, 2))))[0] == 0
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_race_over_the_whole_batch_is_exact(seed):
-    table = np.random.default_rng(seed).normal(size=(3, 64))
-    assert Race(chunk=1.0).best(3, 64, Examples(table)) == Exact().best(3, 64, Examples(table))
+@pytest.mark.parametrize("num_candidates", [2, 3, 10])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_race_over_the_whole_batch_is_exact(num_candidates, seed):
+    table = np.random.default_rng(seed).normal(size=(num_candidates, 64))
+    raced = Race(chunk=1.0).best(num_candidates, 64, Examples(table))
+    assert raced == Exact().best(num_candidates, 64, Examples(table))
+
+
+def test_the_rounds_of_three_candidates_by_hand():
+    # 64 examples in chunks of 16: all three see two chunks, the better two the other two
+    table = np.zeros((3, 64))
+    table[0, :32], table[0, 32:] = 1.0, 5.0
+    table[1, :32], table[1, 32:] = 2.0, 3.0
+    table[2, :32], table[2, 32:] = 4.0, 0.0  # best in the end, but out by then
+    examples = Examples(table)
+    assert Race(chunk=0.25).best(3, 64, examples) == (1, [3.0, 2.5, 4.0])
+    assert examples.looked == 3 * 32 + 2 * 32
+
+
+@pytest.mark.parametrize("options", [{"chunk": 0}, {"chunk": 1.5}, {"min_examples": 0}])
+def test_bad_races(options):
+    with pytest.raises(BinError, match="a race needs 0 < chunk <= 1 and min_examples >= 1, but got"):
+        Race(**options)
 
 
 @pytest.mark.parametrize("num_candidates", [2, 3, 10, 35])

@@ -68,7 +68,7 @@ def told(directory: Path) -> list[dict]:
     ("make", "more"),
     [
         (supernet_of, {}),
-        (lambda: supernet_of(choice=Race(start=0.25, min_examples=4)), {}),
+        (lambda: supernet_of(choice=Race(chunk=0.125, min_examples=2)), {}),
         (lambda: supernet_of(pattern=LocallyFree(1, per_group=True)), {}),
         (supernet_of, {"optimizer": OptimizerConfig("RMSprop", lr=0.01)}),
         (supernet_of, {"optimizer": OptimizerConfig("AdamW", lr=0.01)}),

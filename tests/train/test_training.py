@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from small import Plain, Residual, WithoutNorm, assert_same_state, batch, built, data, log_of, supernet_of, trained
-from torch import nn
 from torch.nn import functional
 
 from cafenet.assignment import Bilateral, LocallyFree
@@ -43,7 +42,7 @@ def test_the_loss_falls(kind, pattern, tmp_path):
 
 
 def test_the_loss_falls_with_a_race(tmp_path):
-    trained(supernet_of(choice=Race(start=0.25, min_examples=4)), tmp_path, data=data(512), epochs=2, batch_size=16)
+    trained(supernet_of(choice=Race(chunk=0.125, min_examples=2)), tmp_path, data=data(512), epochs=2, batch_size=16)
     losses = [line["loss"] for line in log_of(tmp_path)]
     assert np.mean(losses[-15:]) < 0.65 * np.mean(losses[:5])
 
@@ -128,7 +127,7 @@ def test_accumulated_micro_batches_are_one_large_batch(pattern, tmp_path):
 def test_gradients_are_clipped_to_a_norm():
     before = built(WithoutNorm)
     after = trained(supernet_of(before), max_steps=1, clip_norm=0.01, optimizer=PLAIN_SGD).model
-    moved = sum(float((p - q).pow(2).sum()) for p, q in zip(before.parameters(), after.parameters(), strict=True))
+    moved = sum((p - q).pow(2).sum().item() for p, q in zip(before.parameters(), after.parameters(), strict=True))
     assert moved**0.5 == pytest.approx(0.1 * 0.01, rel=1e-3)  # learning rate times norm
 
 
@@ -136,21 +135,17 @@ def test_a_high_clip_norm_changes_nothing():
     assert_same_state(trained(supernet_of(), clip_norm=1e6).model, trained(supernet_of()).model)
 
 
-class Watched(nn.Module):
-    """Notes the type and memory format of what flows through it."""
+class Watched(Plain):
+    """Notes the type and memory format of what the first convolution returns."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.one = nn.Conv2d(3, 8, 3, padding=1)
-        self.two = nn.Conv2d(8, 12, 3, padding=1)
-        self.head = nn.Linear(12, 4)
+        super().__init__(dropout=0.0)
         self.seen: list[tuple[torch.dtype, bool]] = []
 
     def forward(self, x):
-        x = self.one(x)
-        if not x.is_meta:
-            self.seen.append((x.dtype, x.is_contiguous(memory_format=torch.channels_last)))
-        return self.head(self.two(x.relu()).relu().mean((2, 3)))
+        one = self.one(x)
+        self.seen.append((one.dtype, one.is_contiguous(memory_format=torch.channels_last)))
+        return super().forward(x)
 
 
 def test_bf16(tmp_path):
@@ -161,7 +156,7 @@ def test_bf16(tmp_path):
     assert {dtype for dtype, _ in supernet.model.seen} == {torch.bfloat16}
     assert {parameter.dtype for parameter in supernet.parameters()} == {torch.float32}
     losses = [line["loss"] for line in log_of(tmp_path)]
-    assert np.mean(losses[-15:]) < 0.75 * np.mean(losses[:5])
+    assert np.mean(losses[-15:]) < 0.65 * np.mean(losses[:5])
 
 
 def test_channels_last_computes_the_same():

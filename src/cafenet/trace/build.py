@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from torch import nn
@@ -25,7 +26,7 @@ def build_space(
     units = np.array([group.units.size for group in grouping.groups], dtype=np.int64)
     forms = _Forms(grouping, units)
     flops = Cost([forms.product(term.constant, term.sizes) for term in runs[0].terms], units)
-    params = Cost(_parameter_products(model, atoms, forms), units)
+    price_params = partial(_parameter_cost, model, atoms, forms, units)
     gradient = flops.gradient()
     names = _names(grouping.groups)
     groups = []
@@ -46,7 +47,7 @@ def build_space(
         )
     frozen = [Frozen(_layer(axis.tensor), axis.size, reason) for axis, reason in grouping.frozen]
     frozen += _unused_layers(model, unused)
-    return WidthSpace(model, tuple(groups), tuple(frozen), layout, flops, params)
+    return WidthSpace(model, tuple(groups), tuple(frozen), layout, flops, price_params)
 
 
 def _unused_layers(model: nn.Module, unused: Sequence[str]) -> list[Frozen]:
@@ -166,13 +167,13 @@ class _Forms:
         return np.concatenate([[units.size - varying.size], counts / np.maximum(self._units, 1)])
 
 
-def _parameter_products(model: nn.Module, atoms: Atoms, forms: _Forms) -> list[Product]:
-    """One product of dimension sizes for each parameter."""
+def _parameter_cost(model: nn.Module, atoms: Atoms, forms: _Forms, units: IntArray) -> Cost:
+    """The number of parameters: for each of them, one product of dimension sizes."""
     sizes: dict[str, list[tuple[int, DimLabel]]] = {name: [] for name, _ in model.named_parameters()}
     for axis, label in zip(atoms.axes, atoms.axis_labels, strict=True):
         if axis.tensor in sizes:
             sizes[axis.tensor].append((axis.size, label))
-    return [forms.product(1, dims) for dims in sizes.values()]
+    return Cost([forms.product(1, dims) for dims in sizes.values()], units)
 
 
 def _unit_of_channel(grouping: Grouping, group: Group) -> IntArray:

@@ -1,0 +1,216 @@
+"""Slim models in files: what comes back is bit-identical, and every bad file ends in one clear error."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import cafenet
+from networks import TWO_IMAGES, pooled
+
+
+class Net(nn.Module):
+    def __init__(self, num_classes: int = 5) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.depthwise = nn.Conv2d(8, 8, 3, groups=8)
+        self.mix = nn.Linear(8, 10)
+        self.last = nn.LayerNorm(10)
+        self.head = nn.Linear(10, num_classes)
+
+    def forward(self, x):
+        return self.head(self.last(self.mix(pooled(self.depthwise(self.norm(self.conv(x)))))).relu())
+
+
+WIDTHS = {"conv": 5, "mix": 7}
+
+
+@pytest.fixture
+def slim() -> nn.Module:
+    """A slim model after a step of training, so that its weights are its own."""
+    slim = cafenet.trace(Net(), TWO_IMAGES).extract(WIDTHS)
+    optimizer = torch.optim.SGD(slim.parameters(), lr=0.1)
+    slim(torch.rand(4, 3, 8, 8)).square().sum().backward()
+    optimizer.step()
+    return slim.eval()
+
+
+@pytest.fixture
+def path(slim: nn.Module, tmp_path: Path) -> Path:
+    cafenet.save(slim, tmp_path / "slim.pt")
+    return tmp_path / "slim.pt"
+
+
+def test_round_trip(slim: nn.Module, path: Path):
+    full = Net().eval()
+    before = {name: tensor.clone() for name, tensor in full.state_dict().items()}
+    loaded = cafenet.load(path, full)
+    assert type(loaded) is Net
+    assert loaded is not full
+    x = torch.rand(3, 3, 8, 8)
+    assert loaded(x).equal(slim(x))
+    for name, tensor in slim.state_dict().items():
+        assert loaded.state_dict()[name].equal(tensor)
+    assert (loaded.depthwise.groups, loaded.last.normalized_shape, loaded.mix.in_features) == (5, (7,), 5)
+    assert full.conv.out_channels == 8
+    for name, tensor in full.state_dict().items():
+        assert tensor.equal(before[name])
+    assert loaded.norm.running_mean.abs().sum() > 0
+
+
+def test_loaded_model_trains_and_saves_again(slim: nn.Module, path: Path):
+    loaded = cafenet.load(str(path), Net()).train()
+    loaded(torch.rand(4, 3, 8, 8)).sum().backward()
+    assert all(parameter.grad is not None for parameter in loaded.parameters())
+    cafenet.save(loaded, path)
+    x = torch.rand(3, 3, 8, 8)
+    assert cafenet.load(path, Net()).eval()(x).equal(loaded.eval()(x))
+
+
+def test_file_loads_without_running_code(path: Path):
+    content = torch.load(path, weights_only=True)
+    assert (content["format"], content["format_version"], content["model_class"]) == ("cafenet-slim", 1, "Net")
+    assert content["widths"] == WIDTHS
+    assert content["channels"] == {"conv": [0, 1, 2, 3, 4], "mix": [0, 1, 2, 3, 4, 5, 6]}
+    assert content["versions"]["torch"] == torch.__version__
+    assert content["versions"]["cafenet"] == cafenet.__version__
+
+
+def test_explicit_channels_and_number_types(tmp_path: Path):
+    space = cafenet.trace(Net().double(), TWO_IMAGES.double())
+    slim = space.extract(channels={"conv": [7, 1]}).eval()
+    cafenet.save(slim, tmp_path / "slim.pt")
+    loaded = cafenet.load(tmp_path / "slim.pt", Net()).eval()
+    x = torch.rand(2, 3, 8, 8, dtype=torch.float64)
+    assert loaded(x).equal(slim(x))
+    assert torch.load(tmp_path / "slim.pt", weights_only=True)["channels"]["conv"] == [1, 7]
+
+
+def test_tied_weights_stay_tied(tmp_path: Path):
+    def tied() -> nn.Module:
+        model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 5))
+        model[3].weight = model[1].weight
+        return model
+
+    slim = cafenet.trace(tied(), torch.zeros(2, 4)).extract({"0": 3})
+    cafenet.save(slim, tmp_path / "slim.pt")
+    loaded = cafenet.load(tmp_path / "slim.pt", tied())
+    assert loaded[3].weight is loaded[1].weight
+    x = torch.rand(2, 4)
+    assert loaded(x).equal(slim(x))
+
+
+def test_wrappers_are_taken_off(slim: nn.Module, tmp_path: Path):
+    cafenet.save(nn.DataParallel(slim), tmp_path / "slim.pt")
+    x = torch.rand(3, 3, 8, 8)
+    assert cafenet.load(tmp_path / "slim.pt", nn.DataParallel(Net())).eval()(x).equal(slim(x))
+
+
+def test_only_slim_models_are_saved(tmp_path: Path):
+    with pytest.raises(cafenet.SlimFileError, match=r"takes a slim model .* but got a Net without its record"):
+        cafenet.save(Net(), tmp_path / "slim.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_model(path: Path):
+    with pytest.raises(cafenet.SlimFileError, match=r"head.weight must have shape \[5, 10\], but has \[7, 10\]"):
+        cafenet.load(path, Net(num_classes=7))
+    with pytest.raises(cafenet.SlimFileError, match=r"slim Net that was cut from another model than this Linear"):
+        cafenet.load(path, nn.Linear(3, 3))
+    wider = Net()
+    wider.extra = nn.Linear(2, 2)
+    with pytest.raises(cafenet.SlimFileError, match=r"the file has no extra\."):
+        cafenet.load(path, wider)
+
+
+def test_slim_model_instead_of_the_full_one(slim: nn.Module, path: Path):
+    with pytest.raises(cafenet.SlimFileError, match="pass the full-size model that was traced"):
+        cafenet.load(path, slim)
+
+
+def test_missing_file(tmp_path: Path):
+    with pytest.raises(cafenet.SlimFileError, match=r"absent.pt is not a file"):
+        cafenet.load(tmp_path / "absent.pt", Net())
+    with pytest.raises(cafenet.SlimFileError, match="is not a file"):
+        cafenet.load(tmp_path, Net())
+
+
+@pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.99])
+def test_truncated_file(path: Path, share: float):
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(cafenet.SlimFileError, match=r"slim.pt is broken or not a file of torch.save: \S"):
+        cafenet.load(path, Net())
+
+
+def test_damaged_file(path: Path):
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2 : len(damaged) // 2 + 200] = bytes(200)
+    path.write_bytes(bytes(damaged))
+    with pytest.raises(cafenet.SlimFileError, match="is broken"):
+        cafenet.load(path, Net())
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"format": "other"}, {"weight": torch.zeros(3)}, torch.zeros(3)], ids=str)
+def test_file_of_another_format(tmp_path: Path, content: object):
+    torch.save(content, tmp_path / "other.pt")
+    with pytest.raises(cafenet.SlimFileError, match=r"is not a slim model of cafenet.save"):
+        cafenet.load(tmp_path / "other.pt", Net())
+
+
+def test_pickled_module_is_not_run(tmp_path: Path):
+    torch.save(Net(), tmp_path / "module.pt")
+    with pytest.raises(cafenet.SlimFileError, match="is broken or not a file"):
+        cafenet.load(tmp_path / "module.pt", Net())
+
+
+def test_text_file(tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("half of the FLOPs")
+    with pytest.raises(cafenet.SlimFileError, match="is broken or not a file"):
+        cafenet.load(tmp_path / "notes.txt", Net())
+
+
+def test_newer_format(path: Path):
+    content = torch.load(path, weights_only=True)
+    torch.save(content | {"format_version": 99}, path)
+    with pytest.raises(cafenet.SlimFileError, match="has format version 99, this cafenet reads up to 1; upgrade"):
+        cafenet.load(path, Net())
+
+
+@pytest.mark.parametrize("key", ["format_version", "attributes", "full_shapes", "tensors"])
+def test_incomplete_file(path: Path, key: str):
+    content = torch.load(path, weights_only=True)
+    del content[key]
+    torch.save(content, path)
+    with pytest.raises(cafenet.SlimFileError, match=f"is not complete: it lacks {key}"):
+        cafenet.load(path, Net())
+
+
+def test_write_to_a_missing_directory(slim: nn.Module, tmp_path: Path):
+    with pytest.raises(cafenet.SlimFileError, match=r"slim.pt cannot be written: .*does not exist"):
+        cafenet.save(slim, tmp_path / "absent" / "slim.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_over_a_directory(slim: nn.Module, tmp_path: Path):
+    (tmp_path / "slim.pt").mkdir()
+    with pytest.raises(cafenet.SlimFileError, match="cannot be written"):
+        cafenet.save(slim, tmp_path / "slim.pt")
+    assert list(tmp_path.iterdir()) == [tmp_path / "slim.pt"]
+
+
+def test_failed_write_leaves_the_old_file(slim: nn.Module, path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The disk runs full in the middle of the new file."""
+    before = path.read_bytes()
+
+    def full_disk(content: object, target: Path) -> None:
+        Path(target).write_bytes(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full_disk)
+    with pytest.raises(cafenet.SlimFileError, match=r"cannot be written: .*No space left on device"):
+        cafenet.save(slim, path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
