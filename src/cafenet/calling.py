@@ -1,8 +1,9 @@
 """Running the user's model without changing it: unwrapping, modes, meta tensors, example inputs."""
 
 import copy
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
@@ -27,8 +28,8 @@ def unwrap(model: nn.Module) -> nn.Module:
             raise TraceError("a module sharded by FSDP cannot be traced; trace it before wrapping it")
         if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             model = model.module
-        elif isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
-            model = model._orig_mod
+        elif type(model).__name__ == "OptimizedModule":  # by name, as importing torch._dynamo takes a second
+            model = getattr(model, "_orig_mod")  # noqa: B009 - not known to the type checker
         else:
             break
     scripted = [name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
@@ -118,8 +119,19 @@ def _parts(value: Any) -> list[Any]:
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
-    with unchanged(model):
+    with unchanged(model), uncompiled():
         return run_with(model, dict(tensors), args, kwargs)
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Run compiled parts of a model as they were written.
+
+    An attempt to compile under a dispatch mode fails, and torch.compile never tries that code again.
+    """
+    if "torch._dynamo" not in sys.modules or not hasattr(torch.compiler, "set_stance"):  # new in PyTorch 2.6
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def tensor_places(model: nn.Module) -> Places:

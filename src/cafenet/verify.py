@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from cafenet.calling import call, call_arguments, copied, named_tensors, tensors_of, to_meta, training_mode
+from cafenet.calling import call, call_arguments, copied, named_tensors, tensors_of, to_meta, training_mode, uncompiled
 from cafenet.extract import extract
 from cafenet.layout import Cut, Subnet, cuts
 from cafenet.slicing import Harness, slice_tensors
@@ -39,6 +39,7 @@ class Verification:
         return not self.problems
 
 
+@torch.inference_mode(False)
 def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int = 0) -> Verification:
     """Compare in-place, extracted and masked runs of `trials` random subnets, and their counted costs."""
     args, kwargs = call_arguments(example_inputs)
@@ -70,7 +71,7 @@ def _check_extracted(
     in_place = _run_cut(space, tensors, inputs, chosen)
     widths = {g.name: u.size * g.divisor for g, u in zip(space.groups, subnet.units, strict=True)}
     slim = extract(space.model, space.layout, subnet, widths, {}, tensors=tensors)
-    with torch.no_grad(), training_mode(slim, False):
+    with torch.no_grad(), training_mode(slim, False), uncompiled():
         args, kwargs = copied(inputs)
         extracted = slim(*args, **kwargs)
     error = _difference(in_place, extracted, result)

@@ -151,6 +151,14 @@ def test_model_on_meta():
     assert space.extract({"0": 3})[0].weight.shape == (3, 3, 1, 1)
 
 
+def test_inside_inference_mode():
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 5, 1))
+    with torch.inference_mode():
+        x = torch.rand(1, 3, 8, 8)
+        assert sizes(proven(model, x)) == {"0": (8, 1)}
+    assert sizes(proven(model, x)) == {"0": (8, 1)}
+
+
 def test_batch_size_scales_flops():
     model = TwoInputs()
     assert cafenet.trace(model, TWO_IMAGES).flops() == 2 * cafenet.trace(model, IMAGE).flops()

@@ -1,5 +1,8 @@
 """Wrappers around a model: taken off where possible, refused where not."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -48,6 +51,42 @@ def test_compiled_in_place_or_inside():
     assert sizes(proven(model, IMAGE)) == {"conv": (8, 1)}
     outer = nn.Sequential(torch.compile(Small(), backend=never_compile), nn.ReLU(), nn.Linear(5, 3))
     assert sizes(proven(outer, IMAGE)) == {"0._orig_mod.conv": (8, 1), "0._orig_mod.head": (5, 1)}
+
+
+@pytest.mark.filterwarnings("ignore:Using `torch.compile")
+@pytest.mark.parametrize("inside", [False, True])
+def test_compilation_still_works_after_tracing(inside: bool):
+    """An attempt to compile under a dispatch mode would fail, and mark the code as not to be compiled for good."""
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    # code that no other test has run, once for each case
+    scope = {"Small": Small}
+    exec(f"class Fresh(Small):\n    def forward(self, x):\n        return super().forward(x) * {2 + inside}", scope)
+    model = scope["Fresh"]()
+    if inside:
+        model = nn.Sequential(torch.compile(model, backend=backend), nn.Linear(5, 3))
+    else:
+        model.compile(backend=backend)
+    proven(model, IMAGE)
+    assert compiled == []
+    model(IMAGE)
+    assert len(compiled) == 1
+
+
+def test_compiler_is_not_imported():
+    """It takes a second; only a model that was compiled needs it."""
+    script = (
+        "import sys, torch, cafenet\n"
+        "model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 1), torch.nn.Conv2d(8, 5, 1))\n"
+        "cafenet.trace(model, torch.zeros(1, 3, 8, 8))\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_wrapper_around_a_part():

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cafenet.calling import call, copied, tensors_of, training_mode
 from cafenet.layout import IntArray, Layout, Subnet, cuts
@@ -22,7 +21,7 @@ from cafenet.trace.atoms import Atoms, Labels
 from cafenet.trace.build import layout_of
 from cafenet.trace.grouping import Group, Grouping, group_units
 from cafenet.trace.meta import run_op
-from cafenet.trace.run import BROADCAST, ModulePaths, Record, Run, on_one_device, tensors_in
+from cafenet.trace.run import BROADCAST, EagerMode, ModulePaths, Record, Run, on_one_device, tensors_in
 from cafenet.trace.watch import Pass
 
 # Whether a reshape copies first depends on strides, and so on whether a dimension has the size 1.
@@ -171,7 +170,7 @@ class _Sizes:
         return self._known[id(label)]
 
 
-class _CompareMode(TorchDispatchMode):
+class _CompareMode(EagerMode):
     """Lets the ops run and stops at the first one that is not the traced one or has another shape."""
 
     def __init__(self, records: Sequence[Record], sizes: _Sizes, paths: ModulePaths) -> None:

@@ -186,7 +186,18 @@ class ModulePaths:
                 hook.remove()
 
 
-class WatchMode(TorchDispatchMode):
+class EagerMode(TorchDispatchMode):
+    """A dispatch mode that torch.compile need not be kept away from, as nothing is compiled (see `uncompiled`).
+
+    To keep it away, PyTorch would import torch._dynamo, which takes a second.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class WatchMode(EagerMode):
     """Runs every op, then lets its rule follow the channels; real tensors that meet meta ones become meta too."""
 
     def __init__(self, run: Run, find_rule: Callable[[torch._ops.OpOverload], Rule], paths: ModulePaths) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from cafenet.calling import call_arguments, unwrap
@@ -17,6 +18,7 @@ from cafenet.trace.run import Rule
 from cafenet.trace.watch import watch
 
 
+@torch.inference_mode(False)  # inside that mode ops arrive whole (conv2d, batch_norm), and no rule knows them
 def trace(
     model: nn.Module,
     example_inputs: Any,
