@@ -79,7 +79,7 @@ class Feed:
 class _Seeded(Dataset[Any]):
     """Whole batches; augmentations draw numbers that depend on seed, epoch and example, not on what was drawn before.
 
-    The collate function draws too where it mixes examples; its numbers depend on the first example of the batch.
+    The collate function draws too where it mixes examples; its numbers go on from those of the batch's last example.
     """
 
     def __init__(self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], seed: int, epoch: int) -> None:
@@ -89,13 +89,12 @@ class _Seeded(Dataset[Any]):
         with _same_randomness():
             examples = []
             for index in indices:
-                self._start(index, 0)
+                self._seed_all(index)
                 examples.append(self._dataset[index])
-            self._start(indices[0], 1)
             return self._collate(examples)
 
-    def _start(self, index: int, purpose: int) -> None:
-        seed = int(np.random.SeedSequence((self._seed, self._epoch, index, purpose)).generate_state(1)[0])
+    def _seed_all(self, index: int) -> None:
+        seed = int(np.random.SeedSequence((self._seed, self._epoch, index)).generate_state(1)[0])
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPU's dropout, too
         random.seed(seed)
         np.random.seed(seed)

@@ -266,7 +266,7 @@ class _Trainer:
             raise
 
     def _try_backward(self, batch: Batch) -> None:
-        """Once through the narrowest subnet and back, without a trace: gradient checkpointing fails there for sure."""
+        """Through the narrowest subnet and back, without a trace: what checkpointing recomputes does not fit there."""
         supernet = self.supernet
         narrowest = supernet.binned.leftmost(supernet.binned.bins.num_bins * 0 + 1)
         with same_randomness(supernet.device), self._autocast():
@@ -323,6 +323,11 @@ class _Trainer:
         }
 
     def _save(self) -> None:
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+            raise TrainingError(
+                f"the weights must stay finite, but are not after step {self.step}; lower the learning rate or clip "
+                "gradients" + self._kept_checkpoint()
+            )
         if self.directory is None:
             return
         state = self._state()

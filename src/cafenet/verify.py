@@ -153,7 +153,7 @@ def _random(tensor: Tensor, name: str, dtype: torch.dtype, generator: torch.Gene
     if name.endswith("running_var") or (tensor.ndim <= 1 and name.endswith("weight")) or _is_positive(tensor):
         return 0.5 + torch.rand(tensor.shape, generator=generator, dtype=dtype)
     fan_in = max(1, tensor.numel() // tensor.shape[0]) if tensor.ndim > 1 else 16
-    return torch.randn(tensor.shape, generator=generator, dtype=dtype).mul_(1.4 / fan_in**0.5)
+    return torch.randn(tensor.shape, generator=generator, dtype=dtype).div_(fan_in**0.5)
 
 
 def _is_positive(tensor: Tensor) -> bool:

@@ -94,6 +94,21 @@ def test_a_loss_function_that_returns_nan():
         trained(supernet_of(), loss=lambda output, target: functional.cross_entropy(output, target) * math.nan)
 
 
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    def finite_without_a_gradient(output, target):
+        spread = (output.detach() - output).pow(2).sum()  # 0, where the square root has no slope
+        return functional.cross_entropy(output, target) + spread.sqrt()
+
+    trained(supernet_of(), tmp_path, max_steps=2, loss=functional.cross_entropy)
+    before = (tmp_path / "supernet.pt").read_bytes()
+    finite_without_a_gradient.__name__ = "cross_entropy"
+    with pytest.raises(TrainingError, match=r"weights must stay finite, but are not after step 3; .* kept in"):
+        trained(supernet_of(), tmp_path, max_steps=3, loss=finite_without_a_gradient)
+    assert (tmp_path / "supernet.pt").read_bytes() == before
+    with pytest.raises(TrainingError, match="weights must stay finite"):
+        trained(supernet_of(), max_steps=1, loss=finite_without_a_gradient)
+
+
 @pytest.mark.parametrize(
     ("loss", "what"),
     [

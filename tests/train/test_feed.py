@@ -88,13 +88,14 @@ def test_random_augmentations_do_not_depend_on_what_was_drawn_before(collate):
     torch.rand(3)
     assert numbers_of(feed().epoch(1, 2)) == whole[2:]
     assert numbers_of(feed(num_workers=2).epoch(1, 3)) == whole[3:]
-    # but on the epoch, and every example has its own
-    assert numbers_of(feed().epoch(2)) != whole
-    drawn = [value for step in whole for micro in step for column in micro[1:4] for value in column]
-    assert len(set(drawn)) == len(drawn)
+    # but on the epoch, the seed and the example
+    other_seed = Feed(DataLoader(Augmented(), 4, collate_fn=collate), batch_size=1, seed=2)
+    runs = [whole, numbers_of(feed().epoch(2)), numbers_of(other_seed.epoch(1))]
+    drawn = [value for run in runs for step in run for micro in step for column in micro[1:4] for value in column]
+    assert len(set(drawn)) == len(drawn) == 3 * 24 * 3
     if collate is mixing:
-        mixed = [micro[4] for step in whole for micro in step]
-        assert len(set(mixed)) == len(mixed)
+        mixed = [value for run in runs for step in run for micro in step for value in micro[4:]]
+        assert len(set(mixed)) == len(mixed) == 3 * 6 * 3
 
 
 def test_augmentations_leave_the_global_generators_alone():

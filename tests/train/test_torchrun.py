@@ -1,6 +1,7 @@
 """Two processes under torchrun do what one process does that accumulates their micro-batches."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,8 +28,14 @@ def results(tmp_path_factory) -> Path:
     command += ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     command += [str(Path(__file__).with_name("two_processes.py")), str(directory)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-4000:]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    launcher = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
+    try:
+        output, _ = launcher.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        os.killpg(launcher.pid, signal.SIGKILL)  # torchrun and what it started
+        output, _ = launcher.communicate()
+    assert launcher.returncode == 0, output[-4000:]
     return directory
 
 
@@ -64,6 +71,11 @@ def test_equal_to_one_process_that_accumulates_the_same_shards(results, name, ch
 
 def test_all_processes_start_from_the_first_ones_weights_and_samples(results):
     assert_equal(states(results, "other")[0], states(results, "exact")[0])
+
+
+def test_every_process_draws_dropout_masks_of_its_own(results):
+    one, two = (torch.load(results / f"random.{rank}.pt", weights_only=True) for rank in range(2))
+    assert not torch.equal(one, two)
 
 
 def test_resumed_equals_uninterrupted_with_dropout_in_both_processes(results):

@@ -43,6 +43,7 @@ def run(directory: Path) -> None:
     note("other", trained(supernet_of(built(dropout=0.0, seed=RANK), seed=RANK), epochs=2))
     # dropout differs between processes, and goes on where it was
     note("whole", trained(supernet_of(), directory / "whole", epochs=2))
+    torch.save(torch.get_rng_state(), directory / f"random.{RANK}.pt")
     trained(supernet_of(), directory / "parts", epochs=2, max_steps=3)
     note("parts", trained(supernet_of(), directory / "parts", epochs=2))
     # a signal to one of them stops both
