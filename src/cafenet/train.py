@@ -1,13 +1,9 @@
 """The min-min loop: sample a width, train its best candidate (paper, appendix a1), resumable and distributed."""
 
 import math
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -19,43 +15,18 @@ from cafenet.checkpoint import read_checkpoint, write_checkpoint
 from cafenet.distributed import Processes, processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
+from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
 from cafenet.layout import cuts
 from cafenet.losses import check_target, loss_by_name
-from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
+from cafenet.optim import build_optimizer, learning_rate
 from cafenet.supernet import Batch, LossFunction, Pick, Supernet, checkpointing_error, same_randomness
+from cafenet.train_config import TrainConfig, check_config
+
+__all__ = ["TrainConfig", "TrainResult", "train_supernet"]
 
 _WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
 """Options that a resumed run may change: what is learned does not depend on them."""
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How a supernet is trained."""
-
-    epochs: float = 10
-    """Passes over the data; a fraction stops inside the last one."""
-    batch_size: int = 256
-    """Examples per micro-batch and process."""
-    accumulate: int = 1
-    """Micro-batches per step and process."""
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    label_smoothing: float = 0.0
-    random_share: float = 0.0
-    """The paper's lambda: share of the first steps that train a random candidate instead of the best."""
-    sandwich: int = 0
-    """0 trains one width a step; n > 0 the widest, the smallest and n sampled ones (the sandwich rule)."""
-    clip_norm: float | None = None
-    """Largest norm of all gradients together."""
-    amp: str | None = None
-    """bf16 or fp16 autocast, where the device has it."""
-    channels_last: bool = False
-    num_workers: int = 0
-    seed: int = 0
-    checkpoint_every: int = 200
-    """Steps between checkpoints; one more is written at the end, on Ctrl-C and on SIGTERM."""
-    log_every: int = 10
 
 
 @dataclass(frozen=True)
@@ -107,7 +78,7 @@ class _Trainer:
         directory: Path | None,
         team: Processes,
     ) -> None:
-        _check(config, supernet.device)
+        check_config(config, supernet.device)
         self.supernet, self.config, self.directory, self.team = supernet, config, directory, team
         self.loss_name = loss if isinstance(loss, str) else None
         if self.loss_name is None and config.label_smoothing:
@@ -143,7 +114,7 @@ class _Trainer:
         last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
         journal.start(self.step)
         try:
-            with _graceful_stop() as stopped:
+            with graceful_stop() as stopped:
                 self._loop(journal, last, stopped)
         finally:
             supernet.reduce = lambda losses: losses
@@ -360,50 +331,6 @@ class _Trainer:
         if self.directory is None or not (self.directory / "supernet.pt").exists():
             return ""
         return f"; the last checkpoint is kept in {self.directory}"
-
-
-def _check(config: TrainConfig, device: torch.device) -> None:
-    """All mistakes of a config in one message, before any work."""
-    problems = []
-    for name in ("epochs", "batch_size", "accumulate", "checkpoint_every", "log_every"):
-        if not getattr(config, name) > 0:
-            problems.append(f"{name} must be positive, but is {getattr(config, name)}")
-    if not 0.0 <= config.random_share <= 1.0:
-        problems.append(f"random_share (lambda) must lie in [0, 1], but is {config.random_share}")
-    if config.clip_norm is not None and not config.clip_norm > 0:
-        problems.append(f"clip_norm must be positive or None, but is {config.clip_norm}")
-    if config.seed < 0:
-        problems.append(f"seed must be 0 or more, but is {config.seed}")
-    if config.sandwich < 0:
-        problems.append(f"sandwich must be 0 or more, but is {config.sandwich}")
-    if config.amp not in (None, "bf16", "fp16"):
-        problems.append(f"amp must be bf16 or fp16, but is {config.amp!r}")
-    if config.amp == "fp16" and device.type == "cpu":
-        problems.append("amp fp16 needs a GPU; use bf16 on a CPU")
-    if problems:
-        raise TrainingError("; ".join(problems))
-    check_schedule(config.schedule)
-
-
-@contextmanager
-def _graceful_stop() -> Iterator[list[str]]:
-    """Turn Ctrl-C and SIGTERM into a note that the loop reads after the step; a second Ctrl-C is the usual one."""
-    stopped: list[str] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if stopped:
-            raise KeyboardInterrupt
-        stopped.append(signal.Signals(number).name)
-
-    try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: signals are not ours to handle
-        before = {}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _on_cpu(leaf: Any) -> Any:

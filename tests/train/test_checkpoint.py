@@ -24,6 +24,15 @@ def test_what_is_written_is_read(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["x.pt"]
 
 
+def test_a_new_checkpoint_replaces_the_old_one_in_one_move(tmp_path):
+    path = tmp_path / "x.pt"
+    write_checkpoint(path, {"identity": {}, "number": 1})
+    with path.open("rb") as reader:
+        write_checkpoint(path, {"identity": {}, "number": 2})
+        assert torch.load(reader, weights_only=True)["number"] == 1  # whoever reads the old one is not disturbed
+    assert read_checkpoint(path, {})["number"] == 2
+
+
 def test_a_write_that_fails_keeps_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "x.pt"
     write_checkpoint(path, {"identity": {}, "number": 1})

@@ -1,4 +1,7 @@
-"""Two processes under torchrun do what one process does that accumulates their micro-batches."""
+"""Two processes under torchrun do what one process does that accumulates their micro-batches.
+
+One test, since starting torchrun takes longer than all that it runs here.
+"""
 
 import os
 import signal
@@ -11,19 +14,28 @@ import pytest
 import torch
 from small import built, log_of, supernet_of, trained
 
-from cafenet.choice import Exact, Race
+from cafenet.choice import Choice, Exact, Race
+
+State = dict[str, torch.Tensor]
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def test_two_processes(tmp_path):
+    run_under_torchrun(tmp_path)
+    for name in ("exact", "race", "other", "whole", "parts", "stopped"):
+        assert_equal(*states(tmp_path, name))
+    equal_to_one_process_that_accumulates_the_same_shards(tmp_path, "exact", Exact())
+    equal_to_one_process_that_accumulates_the_same_shards(tmp_path, "race", Race(chunk=0.25, min_examples=2))
+    # all processes start from the first one's weights and width samples
+    assert_equal(states(tmp_path, "other")[0], states(tmp_path, "exact")[0])
+    # every process draws dropout masks of its own, and a resumed run goes on with them
+    one, two = (torch.load(tmp_path / f"random.{rank}.pt", weights_only=True) for rank in range(2))
+    assert not torch.equal(one, two)
+    assert_equal(states(tmp_path, "parts")[0], states(tmp_path, "whole")[0])
+    a_signal_to_one_process_stopped_both_with_a_checkpoint(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
-    """The directory with all that the two processes noted."""
-    directory = tmp_path_factory.mktemp("torchrun")
+def run_under_torchrun(directory: Path) -> None:
+    """Both processes note their results in the directory."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     command += [str(Path(__file__).with_name("two_processes.py")), str(directory)]
@@ -36,28 +48,27 @@ def results(tmp_path_factory) -> Path:
         os.killpg(launcher.pid, signal.SIGKILL)  # torchrun and what it started
         output, _ = launcher.communicate()
     assert launcher.returncode == 0, output[-4000:]
-    return directory
 
 
-def states(directory: Path, name: str) -> list[dict[str, torch.Tensor]]:
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def states(directory: Path, name: str) -> list[State]:
     """What each process had at the end."""
     return [torch.load(directory / f"{name}.{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-def assert_equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> None:
+def assert_equal(left: State, right: State) -> None:
     assert [name for name in left if not torch.equal(left[name], right[name])] == []
 
 
-@pytest.mark.parametrize("name", ["exact", "race", "other", "whole", "parts", "stopped"])
-def test_both_processes_end_with_the_same_weights_and_statistics(results, name):
-    assert_equal(*states(results, name))
-
-
-@pytest.mark.parametrize(("name", "choice"), [("exact", Exact()), ("race", Race(chunk=0.25, min_examples=2))])
-def test_equal_to_one_process_that_accumulates_the_same_shards(results, name, choice, tmp_path):
-    alone = trained(supernet_of(built(dropout=0.0), choice=choice), tmp_path, epochs=2, accumulate=2)
-    both = states(results, name)[0]
-    lines, expected = log_of(results / name), log_of(tmp_path)
+def equal_to_one_process_that_accumulates_the_same_shards(results: Path, run: str, choice: Choice) -> None:
+    directory = results / f"{run} alone"
+    alone = trained(supernet_of(built(dropout=0.0), choice=choice), directory, epochs=2, accumulate=2)
+    both, lines, expected = states(results, run)[0], log_of(results / run), log_of(directory)
     assert [line["step"] for line in lines] == list(range(1, 9))  # 64 examples, 2 x 8 a step, 2 epochs
     chosen = [(line["candidate"], line["num_candidates"]) for line in lines]
     assert chosen == [(line["candidate"], line["num_candidates"]) for line in expected]
@@ -69,20 +80,7 @@ def test_equal_to_one_process_that_accumulates_the_same_shards(results, name, ch
     assert (both["model.one.weight"] - built().one.weight.detach()).abs().max() > 0.01
 
 
-def test_all_processes_start_from_the_first_ones_weights_and_samples(results):
-    assert_equal(states(results, "other")[0], states(results, "exact")[0])
-
-
-def test_every_process_draws_dropout_masks_of_its_own(results):
-    one, two = (torch.load(results / f"random.{rank}.pt", weights_only=True) for rank in range(2))
-    assert not torch.equal(one, two)
-
-
-def test_resumed_equals_uninterrupted_with_dropout_in_both_processes(results):
-    assert_equal(states(results, "parts")[0], states(results, "whole")[0])
-
-
-def test_a_signal_to_one_process_stops_both_with_a_checkpoint(results):
+def a_signal_to_one_process_stopped_both_with_a_checkpoint(results: Path) -> None:
     # the 20th example of a process is read for step 3
     messages = [(results / f"stopped.{rank}.txt").read_text() for rank in range(2)]
     assert messages[0] == "stopped by another process after step 3; start again to continue"
