@@ -102,6 +102,8 @@ def test_large_arrays_are_priced_in_parts():
     c, t, b = rows.T
     assert (space.flops(rows) == 64 * 3 * c + c * 64 * t + c * t * b + 5 * c).all()
     assert (space.params(rows) == 3 * c + 64 * t + t * b + 5 * c).all()
+    # one more channel at full width, the derivatives of the same polynomial
+    assert [group.sensitivity for group in space.groups] == [192 + 640 + 70 + 5, 8 * 64 + 8 * 7, 8 * 10]
 
 
 def test_counts_beyond_float32_are_exact():

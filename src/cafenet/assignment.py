@@ -20,6 +20,8 @@ from cafenet.space import WidthSpace
 
 Offsets = tuple[int, ...]
 
+_MOST_PATTERNS = 2000
+
 
 @lru_cache
 def patterns(r: int) -> tuple[Offsets, ...]:
@@ -79,6 +81,10 @@ class LocallyFree:
     def __post_init__(self) -> None:
         if self.r < 0:
             raise BinError(f"r must be 0 or more, but got {self.r}")
+        if self.num_patterns > _MOST_PATTERNS:
+            raise BinError(
+                f"r must give at most {_MOST_PATTERNS} candidates a width, but r={self.r} gives {self.num_patterns}"
+            )
         if self.max_candidates < 1:
             raise BinError(f"max_candidates must be at least 1, but got {self.max_candidates}")
 

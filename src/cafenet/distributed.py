@@ -77,6 +77,8 @@ def processes() -> Processes:
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return Processes()
         # For good: out of one torchrun's store a group cannot be made a second time, for a second training, say.
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(_leave)
     return Processes(dist.get_rank(), dist.get_world_size())

@@ -5,14 +5,12 @@ Smallest example: a convolution whose third filter is the strongest of three; af
 next layer's input channels 0 and 2 have changed places.
 """
 
-import copy
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from cafenet.calling import named_tensors, unwrap
+from cafenet.calling import copy_of, named_tensors, unwrap
 from cafenet.layout import IntArray, Layout
 from cafenet.space import WidthSpace
 
@@ -46,7 +44,7 @@ def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.
             for first, importance in zip(space.layout.first_units[:-1], unit_importance(space, source), strict=True)
         ]
     )
-    sorted_model = copy.deepcopy(source)
+    sorted_model = copy_of(source)
     moves = [_moved_positions(pattern, order) for pattern in space.layout.patterns]
     with torch.no_grad():
         for name, tensor in named_tensors(sorted_model).items():

@@ -125,12 +125,14 @@ class _Trainer:
 
     def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
         per_epoch = self.feed.steps_per_epoch
+        start = time.perf_counter()
         while self.step < last:
             for batches in self.feed.epoch(self.step // per_epoch, self.step % per_epoch):
-                start = time.perf_counter()
                 pick, lr = self._train_step([self._to_device(batch) for batch in batches])
                 self.step += 1
-                rate = self.feed.batch_size * len(batches) * self.team.size / (time.perf_counter() - start)
+                now = time.perf_counter()
+                rate = self.feed.batch_size * len(batches) * self.team.size / (now - start)
+                start = now
                 self._tell(journal, pick, lr, rate)
                 if self.team.any(bool(stopped)) and not stopped:
                     stopped.append("another process")

@@ -221,3 +221,9 @@ def test_bad_patterns():
 def test_bins_of_another_model_are_refused():
     with pytest.raises(BinError, match="must belong to the width space"):
         BinnedSpace(traced(built(Plain)), uniform_bins(traced(built(Residual)), 4))
+
+
+def test_an_offset_with_too_many_patterns_is_refused():
+    assert LocallyFree(6).num_patterns == 1716
+    with pytest.raises(BinError, match="r=7 gives 6435"):
+        LocallyFree(7)
