@@ -43,7 +43,8 @@ def test_transposed(kind: type[nn.Module], channels: int, outputs: int, groups: 
     """The weight of a transposed convolution is (in, out / groups): its second dimension lists one group's outputs."""
     model, x = grouped(kind, channels, outputs, groups)
     space = proven(model, x)
-    assert sizes(space)["stem"] == (channels, groups)
+    assert sizes(space) == {"stem": (channels, groups), "grouped": (outputs, groups)}
+    assert space.group("grouped").unit_of_channel.tolist() == list(range(outputs // groups)) * groups
     places, area = 2 * 4 ** RANKS[kind], 3 ** RANKS[kind]
     assert space.flops() == places * (3 * channels + area * channels * outputs // groups) + 2 * outputs * 5
     slim = space.extract(space.min_widths)

@@ -54,6 +54,8 @@ class Atoms:
     num_atoms: int = 0
     freezes: list[Freeze] = field(default_factory=list)
     produced: list[AtomArray] = field(default_factory=list)
+    copies: dict[int, int] = field(default_factory=dict)
+    """Output channels per position, by the first atom of the axis, where it is not one."""
     mixed: list[AtomArray] = field(default_factory=list)
     plural: list[AtomArray] = field(default_factory=list)
     _left: list[AtomArray] = field(default_factory=list)
@@ -100,10 +102,15 @@ class Atoms:
         if label is not None:
             self.plural.append(label[label >= 0])
 
-    def produce(self, label: DimLabel) -> None:
-        """Note that a layer creates these channels: only what is produced can be searched."""
-        if label is not None:
+    def produce(self, label: DimLabel, copies: int = 1) -> None:
+        """Note that a layer creates these channels: only what is produced can be searched.
+
+        copies: how many output channels one position makes (the groups of a transposed convolution share a dimension).
+        """
+        if label is not None and label.size:
             self.produced.append(label[label >= 0])
+            if copies > 1:
+                self.copies[int(label[0])] = copies
 
     def owner(self, label: AtomArray) -> str:
         """The parameter or buffer that a label's highest atom belongs to ('' if all its positions are fixed)."""

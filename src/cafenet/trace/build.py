@@ -31,7 +31,9 @@ def build_space(
     names = _names(grouping.groups)
     groups = []
     for number, group in enumerate(grouping.groups):
-        channels, divisor = group.positions.size, group.positions.size // group.units.size
+        copies = atoms.copies.get(group.axis.first, 1)
+        channels = group.positions.size * copies
+        divisor = channels // group.units.size
         groups.append(
             WidthGroup(
                 name=names[number],
@@ -40,14 +42,25 @@ def build_space(
                 min_width=max(_smallest(min_width, channels, divisor), group.min_units * divisor),
                 sensitivity=float(gradient[number]) / divisor,
                 mixes=group.mixes,
-                unit_of_channel=_unit_of_channel(grouping, group),
+                unit_of_channel=np.tile(_unit_of_channel(grouping, group), copies),
                 _layout=layout,
                 _number=number,
             )
         )
     frozen = [Frozen(_layer(axis.tensor), axis.size, reason) for axis, reason in grouping.frozen]
+    frozen += [Frozen(layer, 1, "has one channel") for layer in _single_channel_layers(model)]
     frozen += _unused_layers(model, unused)
     return WidthSpace(model, tuple(groups), tuple(frozen), layout, flops, price_params)
+
+
+def _single_channel_layers(model: nn.Module) -> list[str]:
+    """Layers with one output, which have no width to speak of."""
+    return [
+        path
+        for path, module in model.named_modules()
+        if (isinstance(module, _ConvNd) and module.out_channels == 1)
+        or (isinstance(module, nn.Linear) and module.out_features == 1)
+    ]
 
 
 def _unused_layers(model: nn.Module, unused: Sequence[str]) -> list[Frozen]:

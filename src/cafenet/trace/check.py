@@ -76,9 +76,9 @@ class _Checker:
         groups = enumerate(self._grouping.groups)
         subnet = Subnet(tuple(self._kept[n] if n in cut else np.arange(group.units.size) for n, group in groups))
         chosen = cuts(self._layout, subnet)
-        tensors = self._pass.tensors
-        sliced = slice_tensors(tensors, self._layout, chosen)
-        sliced = {name: t.clone() if t is tensors[name] else t for name, t in sliced.items()}
+        buffers = self._harness.buffers()
+        sliced = slice_tensors(self._pass.tensors, self._layout, chosen)
+        sliced = {name: t.clone() if name in buffers else t for name, t in sliced.items()}
         paths = ModulePaths(self._model)
         mode = _CompareMode(self._pass.run.records, _Sizes(self._grouping, subnet.keeps(self._layout)), paths)
         try:

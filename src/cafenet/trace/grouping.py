@@ -123,8 +123,6 @@ def _frozen(
         if (numbers >= 0).any():
             freeze = atoms.freezes[int(numbers[numbers >= 0].min())]
             reason = f"{freeze.reason} (in {freeze.path})" if freeze.path else freeze.reason
-        elif axis.size == 1:
-            reason = "has one channel"
         else:
             reason = "all its channels are tied into one unit"
         frozen.append((axis, reason))

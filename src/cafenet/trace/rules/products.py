@@ -28,7 +28,7 @@ def convolution(run: Run, call: Call) -> None:
         out = _depthwise(run, call, labels[1], kernel[0], transposed)
     else:
         out = _grouped(run, call, labels[1], kernel, groups, transposed)
-        run.atoms.produce(kernel[1 if transposed else 0])
+        run.atoms.produce(kernel[1 if transposed else 0], copies=groups if transposed else 1)
     if bias is not None:
         run.tie(out, run.labels(bias)[0], call)
     for label in labels[2:]:
