@@ -38,7 +38,7 @@ def test_of_equal_candidates_the_first_is_taken():
     assert Exact().best(3, 2, Examples(np.ones((3, 2))))[0] == 0
 
 
-@pytest.mark.parametrize("num_candidates", [2, 3, 10])
+@pytest.mark.parametrize("num_candidates", [2, 3, 4])  # more candidates begin on a smaller part
 @pytest.mark.parametrize("seed", range(3))
 def test_a_race_over_the_whole_batch_is_exact(num_candidates, seed):
     table = np.random.default_rng(seed).normal(size=(num_candidates, 64))
@@ -47,14 +47,32 @@ def test_a_race_over_the_whole_batch_is_exact(num_candidates, seed):
 
 
 def test_the_rounds_of_three_candidates_by_hand():
-    # 64 examples in chunks of 16: all three see two chunks, the better two the other two
+    # 64 examples in chunks of 16: all three see one chunk, the better two see two more, and the last one is not used
     table = np.zeros((3, 64))
-    table[0, :32], table[0, 32:] = 1.0, 5.0
-    table[1, :32], table[1, 32:] = 2.0, 3.0
-    table[2, :32], table[2, 32:] = 4.0, 0.0  # best in the end, but out by then
+    table[0, :16], table[0, 16:] = 1.0, 5.5
+    table[1, :16], table[1, 16:] = 2.0, 3.5
+    table[2, :16], table[2, 16:] = 4.0, 0.0  # best in the end, but out by then
     examples = Examples(table)
-    assert Race(chunk=0.25).best(3, 64, examples) == (1, [3.0, 2.5, 4.0])
-    assert examples.looked == 3 * 32 + 2 * 32
+    assert Race(chunk=0.25).best(3, 64, examples) == (1, [4.0, 3.0, 4.0])
+    assert examples.looked == 3 * 16 + 2 * 32
+
+
+@pytest.mark.parametrize(
+    ("num_candidates", "plan"),
+    [
+        (2, (1 / 8, [(3, 2)])),
+        (3, (1 / 8, [(1, 3), (2, 2)])),
+        (10, (1 / 16, [(1, 10), (2, 4), (4, 2)])),
+        (35, (1 / 32, [(1, 35), (2, 14), (4, 6), (8, 2)])),
+    ],
+)
+def test_the_plan_for_a_batch_of_256(num_candidates, plan):
+    assert Race().plan(num_candidates, 256) == plan
+
+
+def test_small_batches_have_larger_chunks_and_fewer_rounds():
+    assert Race().plan(3, 16) == (0.5, [(1, 3), (1, 2)])  # chunks of at least 8 examples
+    assert Race().plan(3, 4) == (1.0, [(1, 3)])
 
 
 @pytest.mark.parametrize("options", [{"chunk": 0}, {"chunk": 1.5}, {"min_examples": 0}])
