@@ -1,5 +1,7 @@
 """What `cafenet inspect` found, as tables for people."""
 
+from decimal import Decimal
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -69,6 +71,5 @@ def _totals(inspection: Inspection) -> Text:
 
 
 def _scientific(number: int) -> str:
-    """7.6e26; Python's own formatting overflows where a product of many groups passes 1e308."""
-    exponent = len(str(number)) - 1
-    return f"{number:,}" if exponent < 6 else f"{number // 10 ** (exponent - 1) / 10:.1f}e{exponent}"
+    """2.6e26; a float could not hold a product of many groups beyond 1e308."""
+    return f"{number:,}" if number < 1_000_000 else f"{Decimal(number):.1e}".replace("e+", "e")
