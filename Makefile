@@ -2,7 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-SOURCES := src tests $(wildcard benchmarks)
+SOURCES := src tests tools $(wildcard benchmarks)
 
 .PHONY: demo test lint bench bench-zoo bench-pricing bench-efficiency bench-pretrained clean
 

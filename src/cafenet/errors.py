@@ -17,6 +17,18 @@ class BinError(CafeNetError):
     """Bins, or ways to share weights between widths, that do not fit the width space."""
 
 
+class BudgetError(CafeNetError):
+    """A budget that cannot be read, measured or met."""
+
+
+class ScoringError(CafeNetError):
+    """Widths cannot be scored on this data with this metric."""
+
+
+class StoreError(CafeNetError):
+    """The store of scored widths cannot be reached, or holds those of another supernet."""
+
+
 class TrainingError(CafeNetError):
     """The supernet cannot be trained on this data with these options."""
 
@@ -31,3 +43,7 @@ class SlimFileError(CafeNetError):
 
 class ModelNameError(CafeNetError):
     """A model name does not lead to an `nn.Module`."""
+
+
+class DataError(CafeNetError):
+    """A data set is missing, damaged or not what the model can be trained on."""

@@ -65,7 +65,7 @@ class Feed:
                 start = (step * self._num_parts + part) * self.batch_size
                 chunks.append(order[start : start + self.batch_size].tolist())
         loader: DataLoader[Any] = DataLoader(
-            _Seeded(self._dataset, self._collate, self._seed, epoch),
+            SeededBatches(self._dataset, self._collate, self._seed, epoch),
             batch_size=None,
             sampler=chunks,
             num_workers=self._num_workers,
@@ -76,7 +76,7 @@ class Feed:
             yield [next(micro) for _ in range(self._accumulate)]
 
 
-class _Seeded(Dataset[Any]):
+class SeededBatches(Dataset[Any]):
     """Whole batches; augmentations draw numbers that depend on seed, epoch and example, not on what was drawn before.
 
     The collate function draws too where it mixes examples; its numbers go on from those of the batch's last example.

@@ -74,10 +74,10 @@ class Supernet(nn.Module):
         check_pattern(self.pattern, bins)
         self.model = copy_of(unwrap(model))
         self.space, self.binned = space, BinnedSpace(space, bins)
-        self._harness = Harness(self.model, space.layout)
+        self.harness = Harness(self.model, space.layout)
         self.choice: Choice = Race() if choice is None else choice
         self.generator = torch.Generator().manual_seed(seed)
-        self.reduce: Callable[[Tensor], Tensor] = lambda losses: losses
+        self.reduce: Callable[[Tensor], Tensor] = unreduced
         """Averages losses over processes, so that all of them make the same choice; the identity for one process."""
         self._is_graph_checked = False
 
@@ -173,11 +173,11 @@ class Supernet(nn.Module):
     def _run(self, inputs: Any, chosen: tuple[Cut, ...], keep_buffers: bool = False) -> Any:
         """The model's own forward on a part of its tensors; buffers are clones, kept or thrown away after it."""
         args, kwargs = call_arguments(inputs)
-        layout, buffers = self.space.layout, self._harness.buffers()
-        sliced = slice_tensors(self._harness.parameters(), layout, chosen)
+        layout, buffers = self.space.layout, self.harness.buffers()
+        sliced = slice_tensors(self.harness.parameters(), layout, chosen)
         part = {name: tensor.clone() for name, tensor in slice_tensors(buffers, layout, chosen).items()}
         tensors = {**sliced, **part}  # buffers that the forward replaces are put into this dict
-        output = self._harness.run(tensors, chosen, args, kwargs)
+        output = self.harness.run(tensors, chosen, args, kwargs)
         if keep_buffers:
             self._write_back(buffers, tensors, chosen)
         return output
@@ -195,6 +195,11 @@ class Supernet(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+
+def unreduced(losses: Tensor) -> Tensor:
+    """Losses as they are, for one process."""
+    return losses
 
 
 def checkpointing_error() -> TrainingError:

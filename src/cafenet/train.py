@@ -20,7 +20,7 @@ from cafenet.journal import Journal
 from cafenet.layout import cuts
 from cafenet.losses import check_target, loss_by_name
 from cafenet.optim import build_optimizer, learning_rate
-from cafenet.supernet import Batch, LossFunction, Pick, Supernet, checkpointing_error, same_randomness
+from cafenet.supernet import Batch, LossFunction, Pick, Supernet, checkpointing_error, same_randomness, unreduced
 from cafenet.train_config import TrainConfig, check_config
 
 __all__ = ["TrainConfig", "TrainResult", "train_supernet"]
@@ -117,7 +117,7 @@ class _Trainer:
             with graceful_stop() as stopped:
                 self._loop(journal, last, stopped)
         finally:
-            supernet.reduce = lambda losses: losses
+            supernet.reduce = unreduced
             journal.close()
         if stopped:
             raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")

@@ -1,14 +1,16 @@
 """From a name on the command line to an `nn.Module`.
 
-A name is `SOURCE:NAME`, where SOURCE is `torchvision`, `timm`, a Python file or an importable module:
+A name is `SOURCE:NAME`, where SOURCE is `torchvision`, `timm`, `cafenet` (the paper's variants), a Python file or an
+importable module:
 
-    torchvision:mobilenet_v2    timm:resnet50    path/to/net.py:build    my_package.nets:SmallNet
+    torchvision:mobilenet_v2    timm:resnet50    cafenet:cifar_vgg19    path/to/net.py:build    my_package.nets:SmallNet
 """
 
 import difflib
 import importlib
 import inspect
 from collections.abc import Iterable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -17,8 +19,9 @@ from torch import nn
 from cafenet.compat import import_torchvision
 from cafenet.errors import ModelNameError
 from cafenet.models.factory import build, find_factory, import_source
+from cafenet.models.paper import PAPER_MODELS, build_paper_model
 
-_FORMS = "torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
+_FORMS = "torchvision:NAME, timm:NAME, cafenet:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
 
 # Unless told not to, these draw truncated normal weights, which takes seconds, and warn that this will change.
 _SKIP_SLOW_INIT = {"googlenet", "inception_v3", "quantized_googlenet", "quantized_inception_v3"}
@@ -27,13 +30,18 @@ _SKIP_SLOW_INIT = {"googlenet", "inception_v3", "quantized_googlenet", "quantize
 def load_model(name: str, **kwargs: Any) -> nn.Module:
     """Build the model called `name`, with fresh weights; `kwargs` go to its factory.
 
-    `load_model("torchvision:resnet18", num_classes=10)` is a ResNet-18 with ten class scores.
+    `load_model("torchvision:resnet18", num_classes=10)` is a ResNet-18 with ten class scores; `load_model(
+    "cafenet:efficientnet_b0", flops_factor=1.5)` is a wider EfficientNet-B0 of 1.5 times the FLOPs.
     """
     source, target = _split(name)
     if source == "torchvision":
         return _load_torchvision(name, target, kwargs)
     if source == "timm":
         return _load_timm(name, target, kwargs)
+    if source == "cafenet":
+        if target not in PAPER_MODELS:
+            raise ModelNameError(_unknown(name, "cafenet", target, PAPER_MODELS))
+        return build(name, partial(build_paper_model, target), kwargs)
     with import_source(source) as module:
         return build(name, find_factory(name, module, target), kwargs)
 
@@ -53,12 +61,14 @@ def default_input_size(name: str) -> tuple[int, ...]:
         config = _import_timm(name).get_pretrained_cfg(target)
         if config is not None:
             return tuple(config.input_size)
+    if source == "cafenet" and target in PAPER_MODELS:
+        return PAPER_MODELS[target].input_size
     return (3, 224, 224)
 
 
 def _split(name: str) -> tuple[str, str]:
     source, _, target = name.partition(":")
-    if source not in ("torchvision", "timm"):
+    if source not in ("torchvision", "timm", "cafenet"):
         source, _, target = name.rpartition(":")  # a path may hold a colon of its own, as in C:/net.py:build
     if not source or not target:
         remedy = "" if ":" in name else f"; put its source in front, as in torchvision:{name}"

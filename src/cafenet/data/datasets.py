@@ -1,0 +1,148 @@
+"""What a data set is: images, targets, the names of the classes and the numbers that images are normalised with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cafenet.errors import DataError
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+_Data = TypeVar("_Data", bound="ImageData")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """Images with their targets.
+
+    Ten images of 28x28 in two classes: `images` uint8 of shape (10, 1, 28, 28), `targets` int64 of shape (10,) with
+    values 0 and 1, `classes` ("boot", "bag"), `mean` (0.29,), `std` (0.35,) for pixels between 0 and 1.
+    """
+
+    name: str
+    images: Tensor | Sequence[Tensor]
+    """In memory as one uint8 tensor (N, C, H, W); or one uint8 tensor (C, H, W) an image, perhaps read when needed."""
+    targets: Tensor
+    """Class numbers (N,) as int64, or one zero or one an attribute (N, A) as float32."""
+    classes: tuple[str, ...]
+    """Names of the classes, or of the attributes."""
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        problems = [*_image_problems(self), *_target_problems(self)]
+        if problems:
+            raise DataError(f"{self.name}: " + "; ".join(problems))
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether an image has attributes instead of one class."""
+        return self.targets.ndim == 2
+
+    def subset(self: _Data, indices: IntArray | Sequence[int]) -> _Data:
+        """The examples of these numbers, in this order; images in memory are copied."""
+        index = torch.as_tensor(np.asarray(indices, dtype=np.int64))
+        return replace(self, images=_take(self.images, index), targets=self.targets[index])
+
+
+@dataclass(frozen=True)
+class DataSets:
+    """A training set, and a test set that neither training nor search may see."""
+
+    train: ImageData
+    test: ImageData
+
+    def __post_init__(self) -> None:
+        if self.train.classes != self.test.classes:
+            raise DataError(
+                f"training and test set must have the same classes, but {self.train.name} has "
+                f"{_some(self.train.classes)} and {self.test.name} has {_some(self.test.classes)}"
+            )
+        if not self.train.is_multi_label:
+            num_images = torch.bincount(self.train.targets, minlength=len(self.train.classes))
+            empty = [name for name, count in zip(self.train.classes, num_images.tolist(), strict=True) if not count]
+            if empty:
+                raise DataError(
+                    f"every class must have training images, but {self.train.name} has none of {_some(empty)}"
+                )
+
+
+def to_rgb(data: ImageData) -> ImageData:
+    """Grey images in memory as three equal channels, for networks that take colours."""
+    if not isinstance(data.images, Tensor) or data.images.shape[1] != 1:
+        raise DataError(f"{data.name} must hold images of one channel in memory to be turned into three")
+    return replace(data, images=data.images.repeat(1, 3, 1, 1), mean=data.mean * 3, std=data.std * 3)
+
+
+def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel of uint8 images, of pixels between 0 and 1, to four digits.
+
+    A channel that is half black and half white has (0.5, 0.5); a channel of one colour gets the deviation 1.
+    """
+    levels = torch.arange(256, dtype=torch.float64) / 255
+    means, stds = [], []
+    for channel in range(images.shape[1]):
+        share = torch.bincount(images[:, channel].flatten(), minlength=256).double()
+        share /= share.sum()
+        mean = float((share * levels).sum())
+        means.append(round(mean, 4))
+        stds.append(round(float((share * (levels - mean) ** 2).sum().sqrt()), 4) or 1.0)
+    return tuple(means), tuple(stds)
+
+
+def _take(images: Tensor | Sequence[Tensor], index: Tensor) -> Tensor | Sequence[Tensor]:
+    if isinstance(images, Tensor):
+        return images[index]
+    take: Any = getattr(images, "take", None)  # files are chosen by name, without reading them
+    return take(index.tolist()) if take else tuple(images[number] for number in index.tolist())
+
+
+def _image_problems(data: ImageData) -> list[str]:
+    problems = []
+    if len(data.images) != len(data.targets):
+        problems.append(f"there must be one target an image, but {len(data.images)} and {len(data.targets)} were given")
+    if not len(data.images):
+        problems.append("a data set must hold at least one image, but is empty")
+    if isinstance(data.images, Tensor) and (data.images.dtype != torch.uint8 or data.images.ndim != 4):
+        shape = list(data.images.shape)
+        problems.append(f"images must be uint8 of shape (N, C, H, W), but are {data.images.dtype} of shape {shape}")
+    elif isinstance(data.images, Tensor) and not len(data.mean) == len(data.std) == data.images.shape[1]:
+        problems.append(
+            f"mean and std must have one number a channel, but have {len(data.mean)} and {len(data.std)} for images of "
+            f"{data.images.shape[1]}"
+        )
+    if not all(value > 0 for value in data.std):
+        problems.append(f"std must be positive, but is {data.std}")
+    return problems
+
+
+def _target_problems(data: ImageData) -> list[str]:
+    targets, num_classes = data.targets, len(data.classes)
+    if targets.ndim == 2 and targets.dtype == torch.float32:
+        problems = []
+        if targets.shape[1] != num_classes:
+            problems.append(f"there must be a name for each attribute, but {targets.shape[1]} have {num_classes} names")
+        if not bool(((targets == 0) | (targets == 1)).all()):
+            problems.append("attributes must be zeros and ones, but there are other values")
+        return problems
+    if targets.ndim != 1 or targets.dtype != torch.int64:
+        shape = list(targets.shape)
+        return [f"targets must be int64 (N,) or float32 (N, A), but are {targets.dtype} of shape {shape}"]
+    low, high = (int(targets.min()), int(targets.max())) if len(targets) else (0, 0)
+    if low < 0 or high >= num_classes:
+        return [
+            f"labels must lie in 0 to {num_classes - 1}, the number of classes less one, but lie in {low} to {high}"
+        ]
+    return []
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

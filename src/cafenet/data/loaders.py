@@ -1,0 +1,132 @@
+"""Loaders for training and for scoring; both are plain DataLoaders, and `train_supernet` takes them as data.
+
+Images in memory are fetched, augmented and normalised a batch at a time, which takes so little that no worker is
+needed. Images in files, and random resized crops, are prepared one by one in as many workers as there are cores.
+"""
+
+import functools
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from cafenet.compat import import_torchvision
+from cafenet.data.augment import NONE, NUM_DRAWS, Augmentation, augment, erase, normalise
+from cafenet.data.datasets import ImageData
+from cafenet.data.files import ImageFiles, cover, num_cores
+from cafenet.errors import DataError
+
+_CROP_RATIO = 0.875  # ImageNet's 224 of 256
+_Example = tuple[int, Tensor | None, Tensor | None]
+
+
+def train_loader(
+    data: ImageData,
+    batch_size: int,
+    augmentation: Augmentation = NONE,
+    *,
+    size: tuple[int, int] | None = None,
+    num_workers: int | None = None,
+) -> DataLoader[Any]:
+    """Batches (inputs, targets) of augmented, normalised images, shuffled.
+
+    size: height and width of the inputs; needed for resized crops and for images of various sizes.
+    num_workers: by default none where batches are made at once, else one a core.
+    """
+    return _loader(data, batch_size, _View(data, augmentation, size), num_workers, shuffle=True)
+
+
+def eval_loader(
+    data: ImageData, batch_size: int = 256, *, size: tuple[int, int] | None = None, num_workers: int | None = None
+) -> DataLoader[Any]:
+    """Batches (inputs, targets) of normalised images, in order and all of them.
+
+    size: images of another size are scaled to cover it 1/0.875 times over, and cropped in the middle.
+    """
+    return _loader(data, batch_size, _View(data, NONE, size), num_workers, shuffle=False)
+
+
+def _loader(
+    data: ImageData, batch_size: int, view: "_View", num_workers: int | None, *, shuffle: bool
+) -> DataLoader[Any]:
+    if batch_size < 1:
+        raise DataError(f"batch_size must be 1 or more, but is {batch_size}")
+    if num_workers is None:
+        num_workers = 0 if view.is_whole else num_cores()
+    return DataLoader(
+        _Examples(view), batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=view.batch
+    )
+
+
+@dataclass(frozen=True)
+class _View:
+    """How images become inputs of a network."""
+
+    data: ImageData
+    augmentation: Augmentation
+    size: tuple[int, int] | None
+
+    def __post_init__(self) -> None:
+        images = self.data.images
+        fixed = isinstance(images, Tensor) or (isinstance(images, ImageFiles) and images.size is not None)
+        if self.size is None and (self.augmentation.resized_crop or not fixed):
+            raise DataError(
+                f"{self.data.name} must be given a size for its inputs, since its images, or the crops of them, have "
+                "various sizes; pass size=(224, 224)"
+            )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a batch is made of one tensor of images, without a look at each."""
+        images = self.data.images
+        fits = isinstance(images, Tensor) and self.size in (None, tuple(images.shape[2:]))
+        return fits and not self.augmentation.resized_crop
+
+    def example(self, index: int) -> _Example:
+        """One image's part of the work, and its random numbers."""
+        image = None if self.is_whole else self._sized(self.data.images[index])
+        return index, image, torch.rand(NUM_DRAWS) if self.augmentation.draws else None
+
+    def batch(self, examples: list[_Example]) -> tuple[Tensor, Tensor]:
+        """The batch's part of the work."""
+        indices, singles, draws = zip(*examples, strict=True)
+        index = torch.tensor(indices)
+        whole = self.data.images
+        images = whole[index] if isinstance(whole, Tensor) and self.is_whole else torch.stack(singles)
+        if not self.augmentation.draws:
+            return normalise(images, self.data.mean, self.data.std), self.data.targets[index]
+        chance = torch.stack(draws)
+        images = normalise(augment(images, chance, self.augmentation), self.data.mean, self.data.std)
+        if self.augmentation.erasing:
+            images = erase(images, chance, self.augmentation.erasing)
+        return images, self.data.targets[index]
+
+    def _sized(self, image: Tensor) -> Tensor:
+        if self.augmentation.resized_crop:
+            resized: Tensor = _resized_crop(self.size)(image)
+            return resized
+        if self.size is None or image.shape[1:] == self.size:
+            return image
+        return cover(image, self.size, _CROP_RATIO)
+
+
+@functools.cache
+def _resized_crop(size: tuple[int, int]) -> Any:
+    import_torchvision()
+    return import_module("torchvision.transforms.v2").RandomResizedCrop(size, antialias=True)
+
+
+class _Examples(Dataset[_Example]):
+    """The examples of a view, one by one."""
+
+    def __init__(self, view: _View) -> None:
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._view.data)
+
+    def __getitem__(self, index: int) -> _Example:
+        return self._view.example(index)

@@ -1,0 +1,73 @@
+"""The search's validation set: a seeded, stratified share of the training set. The test set has no part in it."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from cafenet.data.datasets import ImageData, IntArray
+from cafenet.errors import DataError
+
+
+def hold_out(data: ImageData, share: float = 0.1, seed: int = 0) -> tuple[ImageData, ImageData]:
+    """Divide a training set into what is trained on and what the search is scored on."""
+    try:
+        train, held_out = stratified_split(data.targets, share, seed)
+    except DataError as error:
+        raise DataError(f"{data.name}: {error}") from error
+    return data.subset(train), data.subset(held_out)
+
+
+def stratified_split(targets: Tensor, share: float = 0.1, seed: int = 0) -> tuple[IntArray, IntArray]:
+    """Divide example numbers into two sorted arrays, of which the second has `share` of every class.
+
+    Of 100 images of class 0 and 50 of class 1, a share of 0.1 takes 10 and 5. Every class gives at least one image and
+    keeps at least one. Of attributes (N, A) each is shared out as evenly as the others allow, the rarest first.
+    """
+    if not 0 < share < 1:
+        raise DataError(f"the share that is held out must lie between 0 and 1, but is {share}")
+    rng = np.random.default_rng(seed)
+    values = targets.numpy()
+    chosen = _by_class(values, share, rng) if values.ndim == 1 else _by_attributes(values, share, rng)
+    is_held_out = np.zeros(len(values), dtype=bool)
+    is_held_out[chosen] = True
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+
+
+def _by_class(labels: Any, share: float, rng: np.random.Generator) -> IntArray:
+    classes, counts = np.unique(labels, return_counts=True)
+    single = classes[counts < 2].tolist()
+    if single:
+        shown = ", ".join(map(str, single[:5]))
+        raise DataError(
+            f"every class must have two images or more to be divided, but class {shown} has one; add images or drop it"
+        )
+    taken = [
+        rng.permutation(np.flatnonzero(labels == number))[: min(max(1, int(count * share + 0.5)), count - 1)]
+        for number, count in zip(classes, counts, strict=True)
+    ]
+    return np.concatenate(taken)
+
+
+def _by_attributes(attributes: Any, share: float, rng: np.random.Generator) -> IntArray:
+    """Iterative stratification: the examples that have the rarest attribute are shared out first, and so on.
+
+    Every choice is counted for all attributes that it brings along. A surplus in all is taken back from what came last;
+    what is missing is drawn from the rest.
+    """
+    has = np.concatenate([attributes > 0.5, np.ones((len(attributes), 1), dtype=bool)], axis=1)  # the last: everybody
+    wanted = share * has.sum(0)
+    num_taken = int(wanted[-1] + 0.5)
+    if not 0 < num_taken < len(has):
+        raise DataError(f"a share of {share} of {len(has)} examples must leave some on both sides, but it does not")
+    is_left = np.ones(len(has), dtype=bool)
+    taken: list[IntArray] = []
+    while is_left.any():
+        counts = has[is_left].sum(0)
+        rarest = int(np.argmin(np.where(counts > 0, counts, len(has) + 1)))
+        members = rng.permutation(np.flatnonzero(is_left & has[:, rarest]))
+        taken.append(members[: max(0, int(wanted[rarest] + 0.5))])
+        wanted = wanted - has[taken[-1]].sum(0)
+        is_left[members] = False
+    rest = rng.permutation(np.setdiff1d(np.arange(len(has)), np.concatenate(taken)))
+    return np.concatenate([*taken, rest])[:num_taken]

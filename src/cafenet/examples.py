@@ -1,0 +1,149 @@
+"""Examples held in memory, decoded once: what recalibration and scoring run through again and again."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from cafenet.errors import ScoringError
+from cafenet.feed import SeededBatches
+from cafenet.supernet import Batch, part_of
+
+Data: TypeAlias = Dataset[Any] | DataLoader[Any] | Iterable[Batch]
+"""A data set, a loader, or batches: pairs of inputs and targets."""
+
+MOST_BYTES = 8 * 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """All examples as one batch, with parts of it cut as needed."""
+
+    batch: Batch
+    size: int
+
+    def batches(self, start: int, stop: int, batch_size: int) -> Iterator[Batch]:
+        """The examples start .. stop in batches of at most that size, as even as they can be: 10 in 4s is 4, 3, 3."""
+        num_batches = max(1, math.ceil((stop - start) / batch_size))
+        edges = np.linspace(start, stop, num_batches + 1).round().astype(int).tolist()
+        for first, last in pairwise(edges):
+            yield part_of(self.batch, first, last)
+
+    def digest(self) -> str:
+        """A short name for the content, which does not depend on the order of the examples."""
+        return hashlib.blake2b(b"".join(sorted(_keys(self.batch, self.size))), digest_size=8).hexdigest()
+
+
+def hold_examples(
+    data: Data,
+    name: str,
+    *,
+    batch_size: int = 256,
+    num_examples: int | None = None,
+    device: torch.device | None = None,
+    memory_format: torch.memory_format = torch.contiguous_format,
+) -> Examples:
+    """Read data once into memory; at most `num_examples` of it.
+
+    Of a data set (or a loader of one) these are a fixed random sample, the same in every run, augmentations included;
+    of a list of batches, the first ones.
+    """
+    batches, size, num_bytes = [], 0, 0
+    for batch in _batches(data, batch_size, num_examples):
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise ScoringError(f"{name} must give pairs (inputs, target), but gave {type(batch).__name__}")
+        batches.append((batch[0], batch[1]))
+        leaves = [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor) and leaf.ndim]
+        size += int(leaves[0].shape[0]) if leaves else 0
+        num_bytes += sum(leaf.numel() * leaf.element_size() for leaf in leaves)
+        if num_bytes > MOST_BYTES:
+            raise ScoringError(
+                f"{name} must fit into {MOST_BYTES / 2**30:.0f} GiB of memory, but {size} examples do not; pass fewer"
+            )
+        if num_examples is not None and size >= num_examples:
+            break
+    if size == 0:
+        raise ScoringError(f"{name} must hold at least one example, but is empty")
+    kept = size if num_examples is None else min(size, num_examples)
+    whole = part_of(_joined(batches), 0, kept)
+    return Examples(_placed(whole, device, memory_format), kept)
+
+
+def in_content_order(examples: Examples) -> Examples:
+    """The same examples in an order that only their content decides, and that looks random.
+
+    So a part of them is a fair sample however the user sorted them, by class for instance.
+    """
+    order = torch.from_numpy(np.argsort(np.array(_keys(examples.batch, examples.size)), kind="stable"))
+    leaves, spec = tree_flatten(examples.batch)
+    sorted_leaves = [leaf[order.to(leaf.device)] if _is_batched(leaf, examples.size) else leaf for leaf in leaves]
+    return Examples(tree_unflatten(sorted_leaves, spec), examples.size)
+
+
+def _batches(data: Data, batch_size: int, num_examples: int | None) -> Iterable[Any]:
+    collate, num_workers = default_collate, 0
+    if isinstance(data, DataLoader) and hasattr(data.dataset, "__getitem__"):
+        collate, num_workers, data = data.collate_fn, data.num_workers, data.dataset
+    if isinstance(data, Dataset) and hasattr(data, "__len__"):
+        order = np.arange(len(data))
+        if num_examples is not None and num_examples < len(data):
+            order = np.random.default_rng(0).permutation(len(data))[:num_examples]
+        chunks = [order[start : start + batch_size].tolist() for start in range(0, len(order), batch_size)]
+        seeded = SeededBatches(data, collate, seed=0, epoch=0)
+        return DataLoader(seeded, batch_size=None, sampler=chunks, num_workers=num_workers)
+    if isinstance(data, Iterable):
+        return data
+    raise ScoringError(f"data must be a data set, a DataLoader or a list of batches, but got {type(data).__name__}")
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    """Tensors with a row an example are put one after the other; everything else is the first batch's."""
+    if len(batches) == 1:
+        return batches[0]
+    flat = [tree_flatten(batch) for batch in batches]
+    sizes = [
+        next(int(leaf.shape[0]) for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim) for leaves, _ in flat
+    ]
+    joined = []
+    for column in zip(*(leaves for leaves, _ in flat), strict=True):
+        is_batched = all(_is_batched(leaf, size) for leaf, size in zip(column, sizes, strict=True))
+        joined.append(torch.cat(column) if is_batched else column[0])
+    batch: Batch = tree_unflatten(joined, flat[0][1])
+    return batch
+
+
+def _placed(batch: Batch, device: torch.device | None, memory_format: torch.memory_format) -> Batch:
+    leaves, spec = tree_flatten(batch)
+    moved = [
+        leaf.to(device, memory_format=memory_format if leaf.ndim == 4 else torch.preserve_format)
+        if isinstance(leaf, Tensor)
+        else leaf
+        for leaf in leaves
+    ]
+    placed: Batch = tree_unflatten(moved, spec)
+    return placed
+
+
+def _keys(batch: Batch, size: int) -> list[bytes]:
+    """Eight bytes an example that only its content decides."""
+    leaves = [leaf for leaf in tree_flatten(batch)[0] if _is_batched(leaf, size)]
+    rows = [np.ascontiguousarray(leaf.detach().cpu().numpy()).reshape(size, -1) for leaf in leaves]
+    keys = []
+    for number in range(size):
+        digest = hashlib.blake2b(digest_size=8)
+        for row in rows:
+            digest.update(row[number].data)
+        keys.append(digest.digest())
+    return keys
+
+
+def _is_batched(leaf: Any, size: int) -> bool:
+    return isinstance(leaf, Tensor) and leaf.ndim > 0 and int(leaf.shape[0]) == size

@@ -1,0 +1,61 @@
+"""Metrics: what a width is scored by. Higher is better, one value an example where that is possible."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cafenet.errors import ScoringError
+
+Metric: TypeAlias = Callable[[Any, Any], Tensor]
+"""metric(output, target): a value for each example, shape (batch,), or one number for all examples together."""
+
+
+def metric_by_name(name: str) -> Metric:
+    """`accuracy` (of class numbers, or the mean over the attributes of multi-label targets) or `negative_loss`."""
+    if name == "accuracy":
+        return accuracy
+    if name == "negative_loss":
+        return negative_loss
+    raise ScoringError(
+        f"metric must be 'accuracy', 'negative_loss' or a function of (output, target), but got {name!r}"
+    )
+
+
+def accuracy(output: Tensor, target: Tensor) -> Tensor:
+    """1.0 where the largest output is the label's; for targets of zeros and ones, the share of right attributes."""
+    if _is_multi_label(output, target):
+        return ((output > 0) == (target > 0.5)).double().mean(dim=1)
+    return (output.argmax(dim=1) == target).double()
+
+
+def negative_loss(output: Tensor, target: Tensor) -> Tensor:
+    """Minus the cross entropy; for targets of zeros and ones, minus the mean binary cross entropy."""
+    if _is_multi_label(output, target):
+        losses = functional.binary_cross_entropy_with_logits(output, target.to(output.dtype), reduction="none")
+        return -losses.double().mean(dim=1)
+    return -functional.cross_entropy(output, target, reduction="none").double()
+
+
+def chance_accuracy(target: Tensor) -> float:
+    """What always answering the most frequent label would reach: 0.1 for ten balanced classes."""
+    if target.ndim == 2:
+        positive = target.double().mean(dim=0)
+        return float(torch.maximum(positive, 1 - positive).mean())
+    return float(torch.bincount(target.flatten().long()).max() / target.numel())
+
+
+def _is_multi_label(output: Any, target: Any) -> bool:
+    if not isinstance(output, Tensor) or not isinstance(target, Tensor):
+        raise ScoringError(
+            f"metrics by name need one output tensor and one target tensor, but got {type(output).__name__} and "
+            f"{type(target).__name__}; pass a function metric(output, target) instead"
+        )
+    if output.ndim != 2 or target.shape not in (output.shape, output.shape[:1]):
+        raise ScoringError(
+            "metrics by name need outputs of shape (batch, classes) and targets of shape (batch,) or the same, but got "
+            f"{list(output.shape)} and {list(target.shape)}; pass a function metric(output, target) instead"
+        )
+    return target.ndim == 2

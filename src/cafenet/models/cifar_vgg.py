@@ -1,0 +1,42 @@
+"""VGG-19 with batch norm for images of about 32x32: 20.0M parameters and 399M FLOPs (paper, CIFAR-10 results).
+
+Sixteen convolutions of the original, four poolings between them, an average over what is left and one linear layer, as
+in the pruning literature on CIFAR-10. Images may be of any size from 16x16.
+"""
+
+from itertools import pairwise
+
+from torch import nn
+
+from cafenet.models.scaling import scale_channels
+
+_STAGES = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4)
+
+
+def vgg19_bn(num_classes: int = 10, width: float = 1.0, in_channels: int = 3) -> nn.Sequential:
+    """Build the network; `width=0.25` has 16, 32, 64 and 128 channels where the original has 64 to 512."""
+    layers: list[nn.Module] = []
+    last = in_channels
+    for stage in _STAGES:
+        if layers:
+            layers.append(nn.MaxPool2d(2))
+        widths = [last, *(scale_channels(channels, width) for channels in stage)]
+        for before, after in pairwise(widths):
+            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+        last = widths[-1]
+    model = nn.Sequential()
+    model.add_module("features", nn.Sequential(*layers))
+    model.add_module("pool", nn.AdaptiveAvgPool2d(1))
+    model.add_module("flatten", nn.Flatten())
+    model.add_module("classifier", nn.Linear(last, num_classes))
+    _initialise(model)
+    return model
+
+
+def _initialise(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, 0, 0.01)
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,238 @@
+"""Max-max (paper, `maxmax`): a width's score is its best candidate's, with batch norm recalibrated for that subnet.
+
+The plain way scores every candidate on all validation examples. The fast way, ours, races: all candidates on a small
+part of the examples, the winner on growing parts, and a width that falls clearly behind the bar (a good width found
+before, compared on the same examples) is dropped on the way.
+"""
+
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cafenet.bins import IntArray
+from cafenet.calling import training_mode
+from cafenet.errors import ScoringError
+from cafenet.examples import Data, Examples, hold_examples, in_content_order
+from cafenet.layout import Subnet
+from cafenet.metrics import Metric, chance_accuracy, metric_by_name
+from cafenet.recalibration import PreparedSubnet, has_statistics
+from cafenet.supernet import Batch, Supernet
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoringConfig:
+    """How carefully widths are scored."""
+
+    race: bool = True
+    """Race candidates and drop hopeless widths; False scores every candidate on everything."""
+    first_share: float = 1 / 16
+    """Share of the validation examples that all candidates see."""
+    min_examples: int = 64
+    """Smallest number of examples that anything is decided on."""
+    drop_below: float = 1.0
+    """A width is dropped when it is that many standard errors below the bar."""
+    calibration_size: int = 512
+    """Training examples that batch norm is recalibrated on."""
+    batch_size: int = 128
+    """Examples in a batch of recalibration (its statistics are averaged over batches) and of scoring."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_share <= 1:
+            raise ScoringError(f"`0 < first_share <= 1` must hold, but got {self.first_share}")
+        for name in ("min_examples", "calibration_size"):
+            if getattr(self, name) < 1:
+                raise ScoringError(f"{name} must be at least 1, but got {getattr(self, name)}")
+        if self.batch_size < 2:
+            raise ScoringError(f"batch_size must be at least 2 (for batch norm), but got {self.batch_size}")
+        if not self.drop_below > 0:
+            raise ScoringError(f"drop_below must be positive, but got {self.drop_below}")
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """What is known of a width."""
+
+    value: float
+    """The best candidate's metric; of a dropped width, the bar's plus the difference seen so far."""
+    candidate: int
+    num_candidates: int
+    num_examples: int
+    is_complete: bool
+    """False where the width was dropped."""
+    standard_error: float
+    """Of the value, as an estimate of the metric on all validation examples; 0 when it is complete."""
+    values: FloatArray | None = field(repr=False)
+    """A complete score's value of every validation example, for later comparisons; None for a metric of one number."""
+
+
+class Scorer:
+    """Scores widths of a trained supernet on validation data held in memory."""
+
+    def __init__(
+        self,
+        supernet: Supernet,
+        train: Data,
+        validation: Data,
+        *,
+        metric: str | Metric = "accuracy",
+        config: ScoringConfig | None = None,
+    ) -> None:
+        self.config = ScoringConfig() if config is None else config
+        self.supernet = supernet
+        self.metric_name = metric if isinstance(metric, str) else getattr(metric, "__name__", type(metric).__name__)
+        self._metric = metric_by_name(metric) if isinstance(metric, str) else metric
+        layout: dict[str, Any] = {"device": supernet.device, "memory_format": _memory_format(supernet)}
+        self.validation = in_content_order(hold_examples(validation, "validation data", **layout))
+        size = self.config.calibration_size
+        self.calibration = hold_examples(train, "training data", num_examples=size, **layout)
+        self._calibration = [inputs for inputs, _ in _even_batches(self.calibration, self.config.batch_size)]
+        self._recalibrates = has_statistics(supernet.model)
+        self.is_per_example = self._check_metric()
+        self.chance = chance_accuracy(self.validation.batch[1]) if metric == "accuracy" else None
+
+    def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
+        """The score of a width vector (bins per group); it may be dropped when it is clearly below the bar.
+
+        exact: every candidate on everything, whatever the config says.
+        """
+        with training_mode(self.supernet.model, False):
+            candidates = self.candidates(taken)
+            if self.supernet.pattern.averages:
+                return self._averaged(candidates)
+            if exact or not self.config.race:
+                return self._best([self._whole(candidate) for candidate in candidates])
+            return self._raced(candidates, bar)
+
+    def candidates(self, taken: IntArray) -> list[Subnet]:
+        """The subnets that stand for a width; those that are drawn are the same each time."""
+        seed = zlib.crc32(np.ascontiguousarray(taken, dtype=np.int64).tobytes())
+        generator = torch.Generator().manual_seed(seed)
+        return self.supernet.pattern.candidates(self.supernet.binned, taken, generator)
+
+    def subnet(self, taken: IntArray, candidate: int) -> Subnet:
+        """The subnet that a score stands for."""
+        return self.candidates(taken)[candidate]
+
+    def _whole(self, candidate: Subnet) -> FloatArray:
+        prepared = self._prepared(candidate, len(self._calibration))
+        return self._values(prepared, 0, self.validation.size)
+
+    def _best(self, values: list[FloatArray]) -> Score:
+        best = int(np.argmax([each.mean() for each in values]))
+        return self._complete(values[best], best, len(values))
+
+    def _averaged(self, candidates: list[Subnet]) -> Score:
+        values = np.mean([self._whole(candidate) for candidate in candidates], axis=0)
+        return self._complete(values, 0, len(candidates))
+
+    def _complete(self, values: FloatArray, candidate: int, num_candidates: int, bar: Score | None = None) -> Score:
+        """Values are kept where they may serve as a bar, in the precision that the store keeps."""
+        values = values.astype(np.float32).astype(np.float64)
+        value = float(values.mean())
+        kept = values if self.is_per_example and (bar is None or value >= bar.value) else None
+        return Score(value, candidate, num_candidates, self.validation.size, True, 0.0, kept)
+
+    def _raced(self, candidates: list[Subnet], bar: Score | None) -> Score:
+        winner = self._race(candidates)
+        prepared = self._prepared(candidates[winner], len(self._calibration))
+        if not self.is_per_example or bar is None or bar.values is None:
+            return self._complete(self._values(prepared, 0, self.validation.size), winner, len(candidates))
+        values = np.empty(0)
+        for stop in self._rungs():
+            values = np.concatenate([values, self._values(prepared, len(values), stop)])
+            if stop == self.validation.size:
+                break
+            difference = values - bar.values[:stop]
+            error = float(difference.std(ddof=1)) / stop**0.5
+            if difference.mean() + self.config.drop_below * error < 0:
+                value = bar.value + float(difference.mean())
+                return Score(value, winner, len(candidates), stop, False, error, None)
+        return self._complete(values, winner, len(candidates), bar)
+
+    def _race(self, candidates: list[Subnet]) -> int:
+        """The number of the candidate that is best on growing parts; the better 40% go on each time."""
+        alive, stop = list(range(len(candidates))), self._first_stop()
+        num_batches = max(1, len(self._calibration) // 4)
+        while len(alive) > 1:
+            means = []
+            for number in alive:
+                prepared = self._prepared(candidates[number], num_batches)
+                means.append(self._values(prepared, 0, stop).mean())
+            order = np.argsort(-np.array(means), kind="stable")
+            alive = sorted(alive[int(place)] for place in order[: max(1, round(0.4 * len(alive)))])
+            stop, num_batches = min(2 * stop, self.validation.size), min(2 * num_batches, len(self._calibration))
+        return alive[0]
+
+    def _first_stop(self) -> int:
+        wanted = max(self.config.min_examples, round(self.config.first_share * self.validation.size))
+        return min(wanted, self.validation.size)
+
+    def _rungs(self) -> list[int]:
+        """Where a width is compared with the bar: an eighth, a quarter and half of the examples, then all."""
+        size = self.validation.size
+        shares = [size // 8, size // 4, size // 2]
+        return [*(stop for stop in shares if stop >= self.config.min_examples), size]
+
+    def _prepared(self, candidate: Subnet, num_batches: int) -> PreparedSubnet:
+        prepared = PreparedSubnet(self.supernet, candidate)
+        if self._recalibrates:
+            prepared.recalibrate(self._calibration[:num_batches])
+        return prepared
+
+    def _values(self, prepared: PreparedSubnet, start: int, stop: int) -> FloatArray:
+        """The metric of the examples start .. stop: one value each, or one number for all."""
+        batches = self.validation.batches(start, stop, self.config.batch_size)
+        if self.is_per_example:
+            parts = [self._metric(prepared.run(inputs), target) for inputs, target in batches]
+            return _finite(torch.cat(parts))
+        outputs = [prepared.run(inputs) for inputs, _ in batches]
+        _, target = next(self.validation.batches(start, stop, stop - start))
+        return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1))
+
+    def _check_metric(self) -> bool:
+        """Whether the metric gives a value for each example; anything but that or one number is an error."""
+        num_examples = min(8, self.validation.size)
+        inputs, target = next(self.validation.batches(0, num_examples, num_examples))
+        with training_mode(self.supernet.model, False):
+            output = PreparedSubnet(self.supernet, self.supernet.full()).run(inputs)
+        result = torch.as_tensor(self._metric(output, target))
+        if result.ndim == 0:
+            if not isinstance(output, Tensor):
+                raise ScoringError(
+                    f"a metric of one number needs outputs that are one tensor, but they are {type(output).__name__}; "
+                    "return a value for each example instead"
+                )
+            return False
+        if result.shape != (num_examples,):
+            raise ScoringError(
+                f"a metric must return one value an example (shape [{num_examples}] here) or one number, but "
+                f"{self.metric_name} returned shape {list(result.shape)}"
+            )
+        return True
+
+
+def _even_batches(examples: Examples, batch_size: int) -> list[Batch]:
+    return list(examples.batches(0, examples.size, batch_size))
+
+
+def _memory_format(supernet: Supernet) -> torch.memory_format:
+    """Images are laid out as the weights are, which a CPU convolves faster."""
+    images = [parameter for parameter in supernet.parameters() if parameter.ndim == 4 and parameter.shape[1] > 1]
+    is_last = images and all(each.is_contiguous(memory_format=torch.channels_last) for each in images)
+    return torch.channels_last if is_last else torch.contiguous_format
+
+
+def _finite(values: Tensor) -> FloatArray:
+    result: FloatArray = values.detach().double().cpu().numpy()
+    if not np.isfinite(result).all():
+        raise ScoringError(
+            "a metric must be finite, but is not for some examples; the supernet's weights or the metric are at fault"
+        )
+    return result

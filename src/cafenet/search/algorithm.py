@@ -1,0 +1,43 @@
+"""What every search algorithm is: a generator that proposes width vectors and is told their scores."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from cafenet.bins import IntArray
+from cafenet.scoring import FloatArray
+from cafenet.search.feasible import Feasible
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Width vectors to score, and how many of the best matter: those that cannot be among them may be dropped early."""
+
+    taken: IntArray
+    """Bins per group, one row a width vector."""
+    num_kept: int
+    """The algorithm goes on from that many of the best."""
+    is_own_contest: bool = False
+    """Whether only this proposal's widths compete for these places, instead of all that were proposed before, too."""
+    label: str = ""
+
+
+Proposals: TypeAlias = Generator[Proposal, FloatArray, None]
+"""Yields proposals, receives the scores of their rows (higher is better)."""
+
+
+class Algorithm(Protocol):
+    """A way to search. All chance comes from `rng`, so equal scores and seeds lead to equal proposals."""
+
+    @property
+    def name(self) -> str: ...
+
+    def num_widths(self, feasible: Feasible) -> int:
+        """About how many widths it will propose, for progress."""
+        ...
+
+    def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals:
+        """Propose until done."""
+        ...

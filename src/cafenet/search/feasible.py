@@ -1,0 +1,214 @@
+"""Width vectors under a budget, constructed instead of drawn until one fits.
+
+Costs never fall when a group takes one more bin. So on a path that only ever adds bins there is one last point that
+fits, and bisection finds it for a whole population at once; random paths give random vectors. Smallest example: two
+groups of 4 bins, cost a + b, budget 5. The path (1,1) (1,2) (1,3) (2,3) (3,3) is left at (2,3), the path (1,1) (2,1)
+(3,1) (4,1) (4,2) at (4,1).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cafenet.bins import Bins
+from cafenet.cost import FloatArray, IntArray
+from cafenet.errors import BudgetError
+from cafenet.search.budget import UNITS, Budget
+
+BoolArray = npt.NDArray[np.bool_]
+
+_EXTREME_SHARE = 0.02  # of the drawn genes: by chance alone, a group of 500 bins would hardly ever see its ends
+_ENUMERABLE = 200_000
+_ROWS_AT_ONCE = 8192
+
+
+class Feasible:
+    """The vectors of bin counts, from 1 to `num_bins[g]` in group g, that meet every cap of a budget.
+
+    Results of `sample`, `mutate`, `crossover` and `repair` use a share of the budget inside the band, 95% to 100% by
+    default; where bins are too coarse for that, they fit and no single bin can be added.
+    """
+
+    def __init__(
+        self,
+        bins: Bins,
+        costs: Mapping[str, Callable[[IntArray], npt.NDArray[Any]]],
+        budget: Budget,
+        band: tuple[float, float] = (0.95, 1.0),
+    ) -> None:
+        """`costs` gives, by name, a function from (N, groups) widths to N costs that never fall with a width."""
+        if not 0 <= band[0] <= band[1] <= 1:
+            raise BudgetError(f"`0 <= low <= high <= 1` must hold for the band under the budget, but got {band}")
+        missing = [cap.cost for cap in budget.caps if cap.cost not in costs]
+        if missing:
+            raise BudgetError(f"every cap needs a cost function, but there is none for {', '.join(missing)}")
+        self.bins, self.costs, self.budget, self.band = bins, costs, budget, band
+        self.num_bins = bins.num_bins
+        self._check_smallest()
+
+    def _check_smallest(self) -> None:
+        widths = self.bins.widths(np.ones_like(self.num_bins)[None])
+        smallest = [float(self.costs[cap.cost](widths)[0]) for cap in self.budget.caps]
+        problems = [
+            f"got a budget of {cap}, and the smallest subnet costs {cost:,.12g} {UNITS[cap.cost]}"
+            for cap, cost in zip(self.budget.caps, smallest, strict=True)
+            if cost > cap.limit
+        ]
+        if problems:
+            raise BudgetError(
+                f"`budget >= smallest subnet` must hold, but {' and '.join(problems)}; raise the budget "
+                f"{self.budget.text!r}, lower min_width or use smaller bins (a lower beta)"
+            )
+
+    def usage(self, taken: IntArray) -> FloatArray:
+        """The share of the budget that each row uses: the largest cost / limit of all caps. 140M of 150M is 0.933."""
+        widths = self.bins.widths(taken)
+        shares: FloatArray = np.max([self.costs[cap.cost](widths) / cap.limit for cap in self.budget.caps], axis=0)
+        return shares
+
+    def fits(self, taken: IntArray) -> BoolArray:
+        """Which rows meet every cap: costs up to and including the limit (x / y <= 1 means x <= y for floats, too)."""
+        return self.usage(taken) <= 1
+
+    def in_band(self, taken: IntArray) -> BoolArray:
+        """Which rows use a share of the budget inside the band."""
+        usage = self.usage(taken)
+        return (usage >= self.band[0]) & (usage <= self.band[1])
+
+    def sample(self, n: int, rng: np.random.Generator) -> IntArray:
+        """n vectors, spread over the whole range of every group."""
+        shape = (n, self.num_bins.size)
+        drawn = rng.integers(1, self.num_bins + 1, size=shape)
+        extreme = np.where(rng.random(shape) < 0.5, 1, self.num_bins)
+        keep = rng.random(shape) < _EXTREME_SHARE
+        return self.repair(np.where(keep, extreme, drawn), rng, keep)
+
+    def mutate(self, parents: IntArray, rng: np.random.Generator, rate: float = 0.1) -> IntArray:
+        """Each row with a share of its genes, at least one, changed; the other genes make room for them."""
+        varies = self.num_bins > 1
+        if not varies.any():
+            return parents.copy()
+        chosen = (rng.random(parents.shape) < rate) & varies
+        chosen[np.arange(len(parents)), rng.choice(np.flatnonzero(varies), len(parents))] |= ~chosen.any(axis=1)
+        others = rng.integers(1, np.maximum(self.num_bins, 2), size=parents.shape)
+        children = self.repair(np.where(chosen, others + (others >= parents), parents), rng, chosen)
+        undone = (children == parents).all(axis=1)
+        children[undone] = self.sample(int(undone.sum()), rng)
+        return children
+
+    def crossover(self, mothers: IntArray, fathers: IntArray, rng: np.random.Generator) -> IntArray:
+        """One child a pair of rows; every gene comes from either parent with equal chance."""
+        return self.repair(np.where(rng.random(mothers.shape) < 0.5, mothers, fathers), rng)
+
+    def repair(self, taken: IntArray, rng: np.random.Generator, keep: BoolArray | None = None) -> IntArray:
+        """Each row moved into the band by taking bins from random groups or giving them some; rows inside it stay.
+
+        keep: genes that move only where moving all the others is not enough.
+        """
+        taken, last = taken.copy(), np.zeros(taken.shape, dtype=bool) if keep is None else keep
+        over = np.flatnonzero(self.usage(taken) > self.band[1])
+        taken[over] = self._climb(np.ones_like(taken[over]), taken[over], ~last[over], rng)
+        under = np.flatnonzero(self.usage(taken) < self.band[0])
+        while under.size:
+            free = self._can_grow(taken[under])
+            under, free = under[free.any(axis=1)], free[free.any(axis=1)]
+            top = np.where(free, self.num_bins, taken[under])
+            taken[under] = self._climb(taken[under], top, last[under], rng)
+            under = under[self.usage(taken[under]) < self.band[0]]
+        return taken
+
+    def _can_grow(self, taken: IntArray) -> BoolArray:
+        """Which groups of each row can take one more bin. Who cannot, cannot later either: bins are only added."""
+        free = taken < self.num_bins
+        for group in range(self.num_bins.size):
+            rows = np.flatnonzero(free[:, group])
+            grown = taken[rows]
+            grown[:, group] += 1
+            free[rows, group] = self.usage(grown) <= self.band[1]
+        return free
+
+    def _climb(self, bottom: IntArray, top: IntArray, late: BoolArray, rng: np.random.Generator) -> IntArray:
+        """The last point of a random path from each row of `bottom` up to `top` that is not above the band.
+
+        Time runs from 0 to 2. Every group moves during a random part of the first second, late ones of the next one.
+        So few groups move where little is missing.
+        """
+        begin, end = np.sort(rng.random((2, *bottom.shape)), axis=0)
+        begin, span, length = begin + late, np.maximum(end - begin, 1e-12), top - bottom
+
+        def at(time: FloatArray, rows: IntArray) -> IntArray:
+            share = np.clip((time[:, None] - begin[rows]) / span[rows], 0, 1)
+            points: IntArray = bottom[rows] + (share * length[rows]).astype(np.int64)
+            return points
+
+        result = np.where((self.usage(top) <= self.band[1])[:, None], top, bottom)
+        rows = np.flatnonzero((result != top).any(axis=1))
+        before, after, above = np.zeros(rows.size), np.full(rows.size, 2.0), top[rows]
+        while rows.size:
+            middle = (before + after) / 2
+            points = at(middle, rows)
+            fits = self.usage(points) <= self.band[1]
+            result[rows[fits]], above[~fits] = points[fits], points[~fits]
+            before, after = np.where(fits, middle, before), np.where(fits, after, middle)
+            open_ = ((above - result[rows]).sum(axis=1) > 1) & (after - before > 1e-12)
+            rows, before, after, above = rows[open_], before[open_], after[open_], above[open_]
+        return result
+
+    def uniform(self) -> IntArray:
+        """The widest vector of one factor for all groups that fits, each group rounded to its nearest bin."""
+        edges = [(b.first + (np.arange(b.num_bins - 1) + 0.5) * b.size) / b.channels for b in self.bins.groups]
+        factors = np.unique(np.concatenate([[0.0], *edges]))
+        fitting, beyond = 0, factors.size
+        while beyond - fitting > 1:
+            middle = (fitting + beyond) // 2
+            if self.fits(_rounded(edges, factors[middle])[None])[0]:
+                fitting = middle
+            else:
+                beyond = middle
+        return _rounded(edges, factors[fitting])
+
+    def fill(self, taken: IntArray, rng: np.random.Generator, low: float = 0.99, n: int = 8) -> IntArray:
+        """Up to n distinct vectors that use [low, 1] of the budget, those with the fewest bins moved first.
+
+        Tried are the vector itself, bins added to it, swaps (one bin more here, one less there); where that is not
+        enough, all vectors of a space of up to 200,000, or mutated and new ones of a larger space and their swaps.
+        """
+        tight = Feasible(self.bins, self.costs, self.budget, (low, 1.0))
+        near = np.unique(tight.repair(np.repeat(taken[None], n, axis=0), rng), axis=0)
+        found = tight._inside([taken[None], near, *(_steps(row, self.num_bins) for row in [taken, *near])])
+        if len(found) < n:
+            found = tight._inside([found, *tight._further(taken, rng, n)])
+        moved = np.abs(found - taken).sum(axis=1)
+        return found[np.lexsort([rng.random(len(found)), moved])[:n]]
+
+    def _inside(self, candidates: Iterable[IntArray]) -> IntArray:
+        """The distinct ones in the band."""
+        return np.unique(np.concatenate([rows[self.in_band(rows)] for rows in candidates]), axis=0)
+
+    def _further(self, taken: IntArray, rng: np.random.Generator, n: int) -> Iterator[IntArray]:
+        """All vectors of a small space, in parts; a choice from a large one."""
+        size = self.bins.search_space_size
+        if size <= _ENUMERABLE:
+            strides = np.cumprod(self.num_bins) // self.num_bins
+            for start in range(0, size, _ROWS_AT_ONCE):
+                numbers = np.arange(start, min(start + _ROWS_AT_ONCE, size))
+                yield numbers[:, None] // strides % self.num_bins + 1
+            return
+        drawn = np.concatenate([self.mutate(np.repeat(taken[None], 8 * n, axis=0), rng), self.sample(8 * n, rng)])
+        yield drawn
+        yield from (_steps(row, self.num_bins) for row in rng.choice(drawn, n, replace=False))
+
+
+def _rounded(edges: list[FloatArray], factor: float) -> IntArray:
+    """One bin, and one more for each edge that the factor has reached."""
+    return np.array([1 + np.searchsorted(edge, factor, side="right") for edge in edges], dtype=np.int64)
+
+
+def _steps(taken: IntArray, num_bins: IntArray) -> IntArray:
+    """Every vector with one bin more in some group, and one less in another or nowhere."""
+    one = np.eye(taken.size + 1, taken.size, dtype=np.int64)  # the last row is nowhere
+    moved = (taken + one[:-1, None] - one[None]).reshape(-1, taken.size)
+    steps: IntArray = moved[((moved >= 1) & (moved <= num_bins)).all(axis=1)]
+    return steps

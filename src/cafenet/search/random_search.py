@@ -1,0 +1,39 @@
+"""Random search: widths spread over the space under the budget (CafeNet-R of the paper)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cafenet.errors import ScoringError
+from cafenet.search.algorithm import Proposal, Proposals
+from cafenet.search.feasible import Feasible
+
+_BATCH = 40
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """Score `samples` distinct widths in the band under the budget; the paper takes 2,000."""
+
+    samples: int = 2000
+    name: str = "random"
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ScoringError(f"samples must be at least 1, but got {self.samples}")
+
+    def num_widths(self, feasible: Feasible) -> int:
+        """As many as asked for, or all that there are."""
+        return min(self.samples, feasible.bins.search_space_size)
+
+    def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals:
+        """Batches of new widths; a space that seems used up ends the search."""
+        seen: set[tuple[int, ...]] = set()
+        num_idle = 0
+        while len(seen) < self.samples and num_idle < 25:
+            drawn = np.unique(feasible.sample(_BATCH, rng), axis=0)
+            new = [row for row in drawn if tuple(row) not in seen][: self.samples - len(seen)]
+            num_idle = 0 if new else num_idle + 1
+            if new:
+                seen.update(tuple(row) for row in new)
+                yield Proposal(np.stack(new), num_kept=5, label=f"width {len(seen)}")

@@ -1,0 +1,56 @@
+"""What a search hands back, and its file."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cafenet.errors import StoreError
+
+FORMAT = "cafenet-search-result"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The widths found for one budget."""
+
+    budget: str
+    algorithm: str
+    widths: Mapping[str, int]
+    """Channels per group, by name."""
+    channels: Mapping[str, list[int]]
+    """The channels themselves, of the best assignment: what `WidthSpace.extract(channels=...)` takes."""
+    score: float
+    """Exact: the best candidate's metric on all validation examples."""
+    metric: str
+    costs: Mapping[str, float]
+    """flops (one multiply-add is one), params, and latency_ms where it was measured."""
+    usage: float
+    """The share of the budget that is used."""
+    num_scored: int
+    """Widths in this search, and how many of them were dropped early."""
+    num_dropped: int
+    seed: int
+
+
+def write_result(result: SearchResult, path: Path) -> None:
+    """Write the result as JSON, in one move."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(result)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary.write_text(json.dumps(content, indent=1) + "\n")
+    temporary.replace(path)
+
+
+def read_result(path: Path) -> SearchResult:
+    """A result that was written before."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        if content.pop("format") != FORMAT or content.pop("format_version") != FORMAT_VERSION:
+            raise ValueError("another format")
+        return SearchResult(**content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path} must be a search result of this version, but: {error}") from error

@@ -1,0 +1,122 @@
+"""Optuna's storages, opened so that a killed process blocks nobody.
+
+A journal file is the default. Its lock is the operating system's, which a dead process does not keep, and a last line
+that a crash tore is cut off before the next one is written.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import BaseJournalBackend
+
+from cafenet.errors import StoreError
+
+CONNECT_SECONDS = 10
+
+
+def open_storage(storage: str | Path) -> BaseStorage:
+    """A storage URL as Optuna takes it (`postgresql://...`, `sqlite:///...`), or the path of a journal file."""
+    if "://" in str(storage):
+        return _open_url(str(storage))
+    path = Path(storage)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return JournalStorage(JournalFile(path))
+    except (OSError, ValueError, KeyError) as error:
+        raise StoreError(f"the journal {path} must be a readable and writable journal file, but: {error}") from error
+
+
+def _open_url(url: str) -> BaseStorage:
+    options: dict[str, Any] = {}
+    if url.startswith(("postgresql", "mysql")):
+        options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
+    try:
+        return RDBStorage(url, engine_kwargs=options, skip_compatibility_check=False)
+    except Exception as error:  # whatever the database's driver raises
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise StoreError(
+            f"the storage {_without_password(url)} must be reachable, but: {reason}; check the address, that the "
+            "database runs, and that its driver is installed (PostgreSQL: pip install psycopg2-binary)"
+        ) from error
+
+
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    user, at, host = rest.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}{at}{host}"
+
+
+class JournalFile(BaseJournalBackend):
+    """One operation a line. Reading goes on where it stopped; a line without an end is not there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets = [0]
+        """Where line n begins, as far as lines were read."""
+        path.touch()
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """The operations from that number on."""
+        number = min(log_number_from, len(self._offsets) - 1)
+        with self._path.open("rb") as file:
+            file.seek(self._offsets[number])
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                if number + 1 == len(self._offsets):
+                    self._offsets.append(self._offsets[number] + len(line))
+                if number >= log_number_from:
+                    yield _decoded(line, number, self._path)
+                number += 1
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Write operations in one piece."""
+        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
+        with self._path.open("r+b") as file, _locked(file.fileno()):
+            end = _end_of_last_line(file.fileno())
+            file.truncate(end)
+            file.seek(end)
+            try:
+                file.write(lines)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                with_reason = f"{self._path} cannot be written: {error}; what was scored before is kept"
+                raise StoreError(with_reason) from error
+
+
+def _decoded(line: bytes, number: int, path: Path) -> dict[str, Any]:
+    try:
+        log: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise StoreError(f"line {number + 1} of {path} must be a journal's, but is not; use another path") from error
+    if not isinstance(log, dict) or "op_code" not in log:
+        raise StoreError(f"line {number + 1} of {path} must be a journal's, but is not; use another path")
+    return log
+
+
+def _end_of_last_line(descriptor: int) -> int:
+    """The size of the file without a torn last line."""
+    end = os.fstat(descriptor).st_size
+    while end > 0:
+        start = max(0, end - 65536)
+        found = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+@contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,246 @@
+"""Searching the widths of a trained supernet: budgets in, results out, everything between in the trial store."""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from cafenet.bins import IntArray
+from cafenet.errors import BudgetError
+from cafenet.examples import Data
+from cafenet.journal import Journal
+from cafenet.metrics import Metric
+from cafenet.scoring import FloatArray, Scorer, ScoringConfig
+from cafenet.search.algorithm import Algorithm
+from cafenet.search.budget import Budget, parse_budgets
+from cafenet.search.contest import Contest
+from cafenet.search.evolution import Evolution
+from cafenet.search.feasible import Feasible
+from cafenet.search.finalists import pick_best
+from cafenet.search.latency import LatencyModel, LatencySettings, fit_latency, measure_latency
+from cafenet.search.result import SearchResult
+from cafenet.search.store import ScoredWidth, TrialStore
+from cafenet.search.workers import local_workers
+from cafenet.supernet import Supernet
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How a search goes about."""
+
+    band: tuple[float, float] = (0.95, 1.0)
+    """Share of the budget that proposed widths use."""
+    min_usage: float = 0.99
+    """Share of the budget that the result uses at least, where any width can."""
+    num_finalists: int = 5
+    """Best widths that are filled up and scored exactly at the end."""
+    seed: int = 0
+    num_workers: int = 1
+    """Processes on this machine, which divide its threads."""
+
+    def __post_init__(self) -> None:
+        if self.num_workers < 1 or self.num_finalists < 1:
+            raise BudgetError(f"num_workers and num_finalists must be at least 1, but got {self}")
+        if not 0 <= self.min_usage <= 1:
+            raise BudgetError(f"`0 <= min_usage <= 1` must hold, but got {self.min_usage}")
+
+
+def search_widths(
+    supernet: Supernet,
+    train: Data,
+    validation: Data,
+    budget: str | Sequence[str] = "50%",
+    *,
+    algorithm: Algorithm | None = None,
+    metric: str | Metric = "accuracy",
+    config: SearchConfig | None = None,
+    scoring: ScoringConfig | None = None,
+    latency: LatencySettings | None = None,
+    storage: str | Path | None = None,
+    study: str = "widths",
+    quiet: bool = False,
+) -> list[SearchResult]:
+    """The best widths within each budget ("50%", "75%,50%,25%", "150M", "50%+2M params", "12ms").
+
+    storage: a journal file or an Optuna storage URL; a second call with the same one continues, and calls at the same
+    time on a URL share the work. Without it, scores are kept for this call only.
+    """
+    scorer = Scorer(supernet, train, validation, metric=metric, config=scoring)
+    search = WidthSearch(scorer, algorithm or Evolution(), config or SearchConfig(), latency or LatencySettings())
+    budgets = search.budgets(budget)
+    return search.run(budgets, storage, study=study, quiet=quiet)
+
+
+class WidthSearch:
+    """A search ready to run: in this process, or in several."""
+
+    def __init__(
+        self, scorer: Scorer, algorithm: Algorithm, config: SearchConfig, latency: LatencySettings | None = None
+    ) -> None:
+        self.scorer, self.algorithm, self.config = scorer, algorithm, config
+        self.latency = latency or LatencySettings()
+        self._space, self._bins = scorer.supernet.space, scorer.supernet.binned.bins
+        self._latency_model: LatencyModel | None = None
+
+    def budgets(self, budget: str | Sequence[str]) -> list[Budget]:
+        """Read budgets, and refuse at once those that the smallest subnet does not meet."""
+        measure = partial(measure_latency, self._space.extract(), self._example(), self.latency)
+        texts = [budget] if isinstance(budget, str) else list(budget)
+        budgets = [each for text in texts for each in parse_budgets(text, self._space, full_latency_ms=measure)]
+        for each in budgets:
+            self._feasible(each)
+        return budgets
+
+    def run(
+        self, budgets: Sequence[Budget], storage: str | Path | None, *, study: str = "widths", quiet: bool = False
+    ) -> list[SearchResult]:
+        """Search each budget; with several workers, they do the same and share the scores."""
+        if self.config.num_workers > 1:
+            alone = WidthSearch(self.scorer, self.algorithm, replace(self.config, num_workers=1), self.latency)
+            alone._latency_model = self._latency_model
+            with local_workers(alone, budgets, storage, study, self.config.num_workers) as shared_storage:
+                return alone.run_alone(budgets, shared_storage, study=study, is_shared=True, quiet=quiet)
+        return self.run_alone(budgets, storage, study=study, is_shared=None, quiet=quiet)
+
+    def run_alone(
+        self,
+        budgets: Sequence[Budget],
+        storage: str | Path | None,
+        *,
+        study: str = "widths",
+        is_shared: bool | None = None,
+        quiet: bool = False,
+    ) -> list[SearchResult]:
+        """What one worker does."""
+        store = TrialStore(storage, self._bins, self.identity(), name=study, is_shared=is_shared)
+        return [self._search(budget, store, quiet) for budget in budgets]
+
+    def _search(self, budget: Budget, store: TrialStore, quiet: bool) -> SearchResult:
+        feasible, seed = self._feasible(budget), self.config.seed
+        name = f"{self.algorithm!r} {budget.text} seed {seed} band {self.config.band}"
+        total = self.algorithm.num_widths(feasible)
+        progress = _Progress(total, f"search {budget.text}", quiet)
+        contest = Contest(self.scorer, store, self._costs, name, progress)
+        rng = np.random.default_rng((seed, 0))
+        try:
+            proposals = self.algorithm.proposals(feasible, rng)
+            proposal = next(proposals)
+            while True:
+                proposal = proposals.send(contest.values(proposal))
+        except StopIteration:
+            pass
+        finally:
+            progress.close()
+        measured: dict[str, float] = {}
+        best = pick_best(
+            contest,
+            feasible,
+            np.random.default_rng((seed, 1)),
+            min_usage=self.config.min_usage,
+            num_finalists=self.config.num_finalists,
+            refuses=partial(self._refusal, budget, measured),
+        )
+        return self._result(best, budget, contest, feasible, measured)
+
+    def _result(
+        self, best: ScoredWidth, budget: Budget, contest: Contest, feasible: Feasible, measured: Mapping[str, float]
+    ) -> SearchResult:
+        taken = np.array(best.taken, dtype=np.int64)
+        subnet = self.scorer.subnet(taken, best.score.candidate)
+        channels = {
+            group.name: np.flatnonzero(np.isin(group.unit_of_channel, units)).tolist()
+            for group, units in zip(self._space.groups, subnet.units, strict=True)
+        }
+        return SearchResult(
+            budget=budget.text,
+            algorithm=self.algorithm.name,
+            widths={name: len(kept) for name, kept in channels.items()},
+            channels=channels,
+            score=best.score.value,
+            metric=self.scorer.metric_name,
+            costs={**best.costs, **measured},
+            usage=float(feasible.usage(taken[None])[0]),
+            num_scored=len(contest.seen),
+            num_dropped=sum(not each.score.is_complete for each in contest.seen.values()),
+            seed=self.config.seed,
+        )
+
+    def _feasible(self, budget: Budget) -> Feasible:
+        costs: dict[str, Callable[[IntArray], npt.NDArray[Any]]] = {
+            "flops": lambda widths: self._space.flops(widths),
+            "params": lambda widths: self._space.params(widths),
+            "latency_ms": self._estimated_ms,
+        }
+        return Feasible(self._bins, costs, budget, self.config.band)
+
+    def _estimated_ms(self, widths: IntArray) -> FloatArray:
+        if self._latency_model is None:
+            self._latency_model = fit_latency(self._space, self._bins, self._example(), self.latency)
+        return self._latency_model.predict(widths)
+
+    def _refusal(self, budget: Budget, measured: dict[str, float], scored: ScoredWidth) -> str | None:
+        """The real latency of a pick decides where latency is capped."""
+        limit = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), math.inf)
+        if math.isinf(limit):
+            return None
+        taken = np.array(scored.taken, dtype=np.int64)
+        slim = self._space.extract(self._bins.widths(taken).tolist())
+        measured["latency_ms"] = measure_latency(slim, self._example(), self.latency)
+        if measured["latency_ms"] <= limit:
+            return None
+        return f"measured {measured['latency_ms']:.3g} ms, allowed {limit:.3g} ms"
+
+    def _example(self) -> object:
+        return next(self.scorer.validation.batches(0, 1, 1))[0]
+
+    def _costs(self, taken: IntArray) -> dict[str, float]:
+        widths = self._bins.widths(taken[None])
+        return {"flops": float(self._space.flops(widths)[0]), "params": float(self._space.params(widths)[0])}
+
+    def identity(self) -> dict[str, object]:
+        """What scores depend on: a study of anything else is refused."""
+        supernet = self.scorer.supernet
+        return {
+            "bins": {group.name: [group.channels, group.first, group.size] for group in self._bins.groups},
+            "pattern": repr(supernet.pattern),
+            "weights": _digest(dict(supernet.model.state_dict())),
+            "metric": self.scorer.metric_name,
+            "scoring": asdict(self.scorer.config),
+            "validation": self.scorer.validation.digest(),
+            "calibration": self.scorer.calibration.digest(),
+        }
+
+
+class _Progress:
+    """The journal's bar, with the best score so far and the rate."""
+
+    def __init__(self, total: int, title: str, quiet: bool) -> None:
+        self._journal = Journal(None, total, title=title, quiet=quiet)
+        self._journal.start(0)
+        self._number, self._best, self._start = 0, -math.inf, time.monotonic()
+
+    def __call__(self, scored: ScoredWidth) -> None:
+        self._number += 1
+        if scored.score.is_complete:
+            self._best = max(self._best, scored.score.value)
+        rate = 60 * self._number / max(time.monotonic() - self._start, 1e-9)
+        self._journal.show(self._number, f"{scored.label}, best {self._best:.4g}, {rate:.0f} widths/min")
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(-1).numpy().tobytes())
+    return digest.hexdigest()

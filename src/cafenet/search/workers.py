@@ -1,0 +1,63 @@
+"""Workers on one machine: processes that run the same search on the same study and divide the machine's threads."""
+
+import pickle
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import torch.multiprocessing as multiprocessing
+
+from cafenet.errors import StoreError
+from cafenet.search.budget import Budget
+
+if TYPE_CHECKING:
+    from cafenet.search.widths import WidthSearch
+
+
+@contextmanager
+def local_workers(
+    search: "WidthSearch", budgets: Sequence[Budget], storage: str | Path | None, study: str, num_workers: int
+) -> Iterator[str | Path]:
+    """Start num_workers - 1 helpers; the caller is the last worker and ends them. Gives the storage they share.
+
+    A worker that dies is missed by nobody: its claim is taken over.
+    """
+    threads_before = torch.get_num_threads()
+    num_threads = max(1, threads_before // num_workers)
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as directory:
+        shared = storage if storage is not None else Path(directory) / "trials.journal"
+        helpers = [
+            context.Process(target=_help, args=(search, budgets, shared, study, num_threads), daemon=True)
+            for _ in range(num_workers - 1)
+        ]
+        try:
+            for helper in helpers:
+                _start(helper)
+            torch.set_num_threads(num_threads)
+            yield shared
+        finally:
+            torch.set_num_threads(threads_before)
+            for helper in helpers:
+                if helper.pid is not None:
+                    helper.terminate()
+                    helper.join()
+
+
+def _start(helper: BaseProcess) -> None:
+    try:
+        helper.start()
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise StoreError(
+            f"with several workers, the model and the metric must be importable by name, but: {error}; define them in "
+            "a module, or use one worker here and start the same search in other processes on a storage URL"
+        ) from error
+
+
+def _help(search: "WidthSearch", budgets: Sequence[Budget], storage: str | Path, study: str, num_threads: int) -> None:
+    torch.set_num_threads(num_threads)
+    search.run_alone(budgets, storage, study=study, is_shared=True, quiet=True)
