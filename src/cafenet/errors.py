@@ -47,3 +47,11 @@ class ModelNameError(CafeNetError):
 
 class DataError(CafeNetError):
     """A data set is missing, damaged or not what the model can be trained on."""
+
+
+class RecipeError(CafeNetError):
+    """A recipe or a flag that cannot be read, or that does not fit the run."""
+
+
+class ExportError(CafeNetError):
+    """A model that cannot be written in a format, or that differs after writing."""

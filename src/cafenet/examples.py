@@ -2,17 +2,28 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    default_collate,
+)
 
+from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
 from cafenet.feed import SeededBatches
 from cafenet.supernet import Batch, part_of
@@ -89,19 +100,57 @@ def in_content_order(examples: Examples) -> Examples:
 
 
 def _batches(data: Data, batch_size: int, num_examples: int | None) -> Iterable[Any]:
-    collate, num_workers = default_collate, 0
-    if isinstance(data, DataLoader) and hasattr(data.dataset, "__getitem__"):
-        collate, num_workers, data = data.collate_fn, data.num_workers, data.dataset
+    if isinstance(data, DataLoader):
+        if isinstance(data.dataset, IterableDataset) or data.batch_sampler is None:
+            return data
+        order, collate, num_workers = _taken(data), data.collate_fn, data.num_workers
+        return _read(data.dataset, order, batch_size, num_examples, collate, num_workers)
+    if isinstance(data, IterableDataset):
+        return DataLoader(data, batch_size)
     if isinstance(data, Dataset) and hasattr(data, "__len__"):
-        order = np.arange(len(data))
-        if num_examples is not None and num_examples < len(data):
-            order = np.random.default_rng(0).permutation(len(data))[:num_examples]
-        chunks = [order[start : start + batch_size].tolist() for start in range(0, len(order), batch_size)]
-        seeded = SeededBatches(data, collate, seed=0, epoch=0)
-        return DataLoader(seeded, batch_size=None, sampler=chunks, num_workers=num_workers)
+        return _read(data, np.arange(len(data)), batch_size, num_examples)
     if isinstance(data, Iterable):
         return data
     raise ScoringError(f"data must be a data set, a DataLoader or a list of batches, but got {type(data).__name__}")
+
+
+def _read(
+    dataset: Dataset[Any],
+    order: IntArray,
+    batch_size: int,
+    num_examples: int | None,
+    collate: Callable[[list[Any]], Any] = default_collate,
+    num_workers: int = 0,
+) -> Iterable[Any]:
+    """Batches of these examples, or of a fixed random sample of them."""
+    if num_examples is not None and num_examples < len(order):
+        order = order[np.random.default_rng(0).permutation(len(order))[:num_examples]]
+    return DataLoader(
+        SeededBatches(dataset, collate, seed=0, epoch=0),
+        batch_size=None,
+        sampler=[order[start : start + batch_size].tolist() for start in range(0, len(order), batch_size)],
+        num_workers=num_workers,
+        generator=torch.Generator(),
+    )
+
+
+def _taken(loader: DataLoader[Any]) -> IntArray:
+    """The numbers of the examples that a loader reads; they must be the same ones each time."""
+    sampler = loader.sampler if type(loader.batch_sampler) is BatchSampler else loader.batch_sampler
+    if isinstance(sampler, SubsetRandomSampler):
+        return np.array(sampler.indices, dtype=np.int64)
+    size = len(cast(Sized, loader.dataset))
+    takes_all = isinstance(sampler, DistributedSampler) or (
+        isinstance(sampler, (SequentialSampler, RandomSampler))
+        and not getattr(sampler, "replacement", False)
+        and len(sampler) == size
+    )
+    if not takes_all:
+        raise ScoringError(
+            f"a DataLoader must read the same examples each time, but has a {type(sampler).__name__}; pass the "
+            "examples that it stands for as a torch.utils.data.Subset"
+        )
+    return np.arange(size)
 
 
 def _joined(batches: list[Batch]) -> Batch:
@@ -135,7 +184,7 @@ def _placed(batch: Batch, device: torch.device | None, memory_format: torch.memo
 def _keys(batch: Batch, size: int) -> list[bytes]:
     """Eight bytes an example that only its content decides."""
     leaves = [leaf for leaf in tree_flatten(batch)[0] if _is_batched(leaf, size)]
-    rows = [np.ascontiguousarray(leaf.detach().cpu().numpy()).reshape(size, -1) for leaf in leaves]
+    rows = [leaf.detach().cpu().contiguous().view(torch.uint8).reshape(size, -1).numpy() for leaf in leaves]
     keys = []
     for number in range(size):
         digest = hashlib.blake2b(digest_size=8)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cafenet.bins import IntArray
-from cafenet.calling import training_mode
+from cafenet.calling import tensors_of, training_mode
 from cafenet.errors import ScoringError
 from cafenet.examples import Data, Examples, hold_examples, in_content_order
 from cafenet.layout import Subnet
@@ -190,9 +190,9 @@ class Scorer:
         """The metric of the examples start .. stop: one value each, or one number for all."""
         batches = self.validation.batches(start, stop, self.config.batch_size)
         if self.is_per_example:
-            parts = [self._metric(prepared.run(inputs), target) for inputs, target in batches]
+            parts = [torch.as_tensor(self._metric(_output(prepared, inputs), target)) for inputs, target in batches]
             return _finite(torch.cat(parts))
-        outputs = [prepared.run(inputs) for inputs, _ in batches]
+        outputs = [_output(prepared, inputs) for inputs, _ in batches]
         _, target = next(self.validation.batches(start, stop, stop - start))
         return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1))
 
@@ -227,6 +227,14 @@ def _memory_format(supernet: Supernet) -> torch.memory_format:
     images = [parameter for parameter in supernet.parameters() if parameter.ndim == 4 and parameter.shape[1] > 1]
     is_last = images and all(each.is_contiguous(memory_format=torch.channels_last) for each in images)
     return torch.channels_last if is_last else torch.contiguous_format
+
+
+def _output(prepared: PreparedSubnet, inputs: Any) -> Any:
+    """A subnet's output; NaN is an error, because the largest of some NaN is still a class."""
+    output = prepared.run(inputs)
+    if any(bool(tensor.isnan().any()) for tensor in tensors_of(output)):
+        raise ScoringError("outputs must be numbers, but some are NaN; the supernet's weights or the data are at fault")
+    return output
 
 
 def _finite(values: Tensor) -> FloatArray:

@@ -48,18 +48,20 @@ def train_supernet(
     quiet: bool = False,
     tensorboard: bool = False,
     max_steps: int | None = None,
+    name: str = "supernet",
 ) -> TrainResult:
     """Train the supernet in place; with a directory, a second call continues where the first one stopped.
 
+    name: what progress is shown as, and the checkpoint's file name without `.pt`.
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
     config = TrainConfig() if config is None else config
     team = processes()
-    trainer = _Trainer(supernet, data, config, loss, None if directory is None else Path(directory), team)
+    trainer = _Trainer(supernet, data, config, loss, None if directory is None else Path(directory), team, name)
     journal = Journal(
         trainer.directory if team.is_first else None,
         trainer.total_steps,
-        title="supernet",
+        title=name,
         quiet=quiet or not team.is_first,
         tensorboard=tensorboard and team.is_first,
     )
@@ -77,9 +79,11 @@ class _Trainer:
         loss: str | LossFunction,
         directory: Path | None,
         team: Processes,
+        name: str,
     ) -> None:
         check_config(config, supernet.device)
         self.supernet, self.config, self.directory, self.team = supernet, config, directory, team
+        self.checkpoint = None if directory is None else directory / f"{name}.pt"
         self.loss_name = loss if isinstance(loss, str) else None
         if self.loss_name is None and config.label_smoothing:
             raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
@@ -301,19 +305,19 @@ class _Trainer:
                 f"the weights must stay finite, but are not after step {self.step}; lower the learning rate or clip "
                 "gradients" + self._kept_checkpoint()
             )
-        if self.directory is None:
+        if self.checkpoint is None:
             return
         state = self._state()
         if self.team.is_first:
-            write_checkpoint(self.directory / "supernet.pt", {"identity": self._identity(), **state})
+            write_checkpoint(self.checkpoint, {"identity": self._identity(), **state})
         self.team.barrier()
 
     def _restore(self) -> None:
         """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
         torch.manual_seed(self.config.seed + self.team.rank)
         saved = None
-        if self.directory is not None and self.team.is_first:
-            saved = read_checkpoint(self.directory / "supernet.pt", self._identity())
+        if self.checkpoint is not None and self.team.is_first:
+            saved = read_checkpoint(self.checkpoint, self._identity())
         if self.team.size > 1:
             start = self._state()
             saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
@@ -330,7 +334,7 @@ class _Trainer:
             torch.cuda.set_rng_state(cuda_rng, self.supernet.device)
 
     def _kept_checkpoint(self) -> str:
-        if self.directory is None or not (self.directory / "supernet.pt").exists():
+        if self.checkpoint is None or not self.checkpoint.exists():
             return ""
         return f"; the last checkpoint is kept in {self.directory}"
 

@@ -25,7 +25,6 @@ class Evolution:
     num_parents: int = 10
     mutation_rate: float = 0.1
     screened: int = 10
-    name: str = "evolution"
 
     def __post_init__(self) -> None:
         for name in ("population", "iterations", "num_parents", "screened"):
@@ -33,6 +32,11 @@ class Evolution:
                 raise ScoringError(f"{name} must be at least 1, but got {getattr(self, name)}")
         if not 0 < self.mutation_rate <= 1:
             raise ScoringError(f"`0 < mutation_rate <= 1` must hold, but got {self.mutation_rate}")
+
+    @property
+    def name(self) -> str:
+        """What results are labelled with."""
+        return "evolution"
 
     def num_widths(self, feasible: Feasible) -> int:
         """Population times iterations, or all that there are."""

@@ -19,7 +19,8 @@ from cafenet.search.budget import UNITS, Budget
 
 BoolArray = npt.NDArray[np.bool_]
 
-_EXTREME_SHARE = 0.02  # of the drawn genes: by chance alone, a group of 500 bins would hardly ever see its ends
+# Of a sample's genes; they come from the whole range, a quarter of them from each end. The others follow the budget.
+_SHARE_OF_STRAYS = 0.04
 _ENUMERABLE = 200_000
 _ROWS_AT_ONCE = 8192
 
@@ -80,13 +81,24 @@ class Feasible:
     def sample(self, n: int, rng: np.random.Generator) -> IntArray:
         """n vectors, spread over the whole range of every group."""
         shape = (n, self.num_bins.size)
-        drawn = rng.integers(1, self.num_bins + 1, size=shape)
-        extreme = np.where(rng.random(shape) < 0.5, 1, self.num_bins)
-        keep = rng.random(shape) < _EXTREME_SHARE
-        return self.repair(np.where(keep, extreme, drawn), rng, keep)
+        even = rng.random(shape)
+
+        def at(time: FloatArray, rows: IntArray) -> IntArray:
+            share = _skewed(even[rows], time)
+            points: IntArray = 1 + np.minimum(share * self.num_bins, self.num_bins - 1).astype(np.int64)
+            return points
+
+        drawn = self._last_under(at, n)
+        half = self.num_bins // 2
+        stray = np.clip(rng.integers(1 - half, self.num_bins + half + 1, size=shape), 1, self.num_bins)
+        keep = rng.random(shape) < _SHARE_OF_STRAYS
+        return self.repair(np.where(keep, stray, drawn), rng, keep)
 
     def mutate(self, parents: IntArray, rng: np.random.Generator, rate: float = 0.1) -> IntArray:
-        """Each row with a share of its genes, at least one, changed; the other genes make room for them."""
+        """Each row with a share of its genes changed, at least one; the other genes make room for them.
+
+        A row that the budget allows no such change is replaced by a sample.
+        """
         varies = self.num_bins > 1
         if not varies.any():
             return parents.copy()
@@ -114,9 +126,10 @@ class Feasible:
         while under.size:
             free = self._can_grow(taken[under])
             under, free = under[free.any(axis=1)], free[free.any(axis=1)]
-            top = np.where(free, self.num_bins, taken[under])
-            taken[under] = self._climb(taken[under], top, last[under], rng)
-            under = under[self.usage(taken[under]) < self.band[0]]
+            before, top = taken[under], np.where(free, self.num_bins, taken[under])
+            taken[under] = self._climb(before, top, last[under], rng)
+            moved = (taken[under] != before).any(axis=1)  # so that this ends even where costs are rounded unevenly
+            under = under[moved & (self.usage(taken[under]) < self.band[0])]
         return taken
 
     def _can_grow(self, taken: IntArray) -> BoolArray:
@@ -130,30 +143,38 @@ class Feasible:
         return free
 
     def _climb(self, bottom: IntArray, top: IntArray, late: BoolArray, rng: np.random.Generator) -> IntArray:
-        """The last point of a random path from each row of `bottom` up to `top` that is not above the band.
+        """The last point that is not above the band on a random path from each row of `bottom` up to `top`.
 
-        Time runs from 0 to 2. Every group moves during a random part of the first second, late ones of the next one.
-        So few groups move where little is missing.
+        Every group moves during a random part of the path's first half, late ones during a part of the second half. So
+        few groups move where little is missing.
         """
-        begin, end = np.sort(rng.random((2, *bottom.shape)), axis=0)
-        begin, span, length = begin + late, np.maximum(end - begin, 1e-12), top - bottom
+        begin, end = (np.sort(rng.random((2, *bottom.shape)), axis=0) + late) / 2
+        span, length = np.maximum(end - begin, 1e-12), top - bottom
 
         def at(time: FloatArray, rows: IntArray) -> IntArray:
             share = np.clip((time[:, None] - begin[rows]) / span[rows], 0, 1)
             points: IntArray = bottom[rows] + (share * length[rows]).astype(np.int64)
             return points
 
-        result = np.where((self.usage(top) <= self.band[1])[:, None], top, bottom)
-        rows = np.flatnonzero((result != top).any(axis=1))
-        before, after, above = np.zeros(rows.size), np.full(rows.size, 2.0), top[rows]
+        return self._last_under(at, len(bottom))
+
+    def _last_under(self, at: Callable[[FloatArray, IntArray], IntArray], n: int) -> IntArray:
+        """The last points of n rising paths that are not above the band, by bisection of the time from 0 to 1.
+
+        at: the points of some paths (by number) at a time each. Those at time 0 must fit.
+        """
+        rows, before, after = np.arange(n), np.zeros(n), np.ones(n)
+        result, above = at(before, rows), at(after, rows)
+        whole = self.usage(above) <= self.band[1]
+        result[whole] = above[whole]
         while rows.size:
+            is_open = ((above - result[rows]).sum(axis=1) > 1) & (after - before > 1e-12)
+            rows, before, after, above = rows[is_open], before[is_open], after[is_open], above[is_open]
             middle = (before + after) / 2
             points = at(middle, rows)
             fits = self.usage(points) <= self.band[1]
             result[rows[fits]], above[~fits] = points[fits], points[~fits]
             before, after = np.where(fits, middle, before), np.where(fits, after, middle)
-            open_ = ((above - result[rows]).sum(axis=1) > 1) & (after - before > 1e-12)
-            rows, before, after, above = rows[open_], before[open_], after[open_], above[open_]
         return result
 
     def uniform(self) -> IntArray:
@@ -199,6 +220,13 @@ class Feasible:
         drawn = np.concatenate([self.mutate(np.repeat(taken[None], 8 * n, axis=0), rng), self.sample(8 * n, rng)])
         yield drawn
         yield from (_steps(row, self.num_bins) for row in rng.choice(drawn, n, replace=False))
+
+
+def _skewed(even: FloatArray, time: FloatArray) -> FloatArray:
+    """Numbers between 0 and 1: all 0 at time 0, as given at 1/2, all 1 at 1, and skewed to either side between."""
+    power = (1 - np.abs(2 * time - 1))[:, None]
+    skewed: FloatArray = np.where(time[:, None] < 0.5, 1 - (1 - even) ** power, even**power)
+    return skewed
 
 
 def _rounded(edges: list[FloatArray], factor: float) -> IntArray:

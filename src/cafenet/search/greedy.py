@@ -19,13 +19,17 @@ class Greedy:
 
     step: float = 0.02
     exchanges: int = 5
-    name: str = "greedy"
 
     def __post_init__(self) -> None:
         if not 0 < self.step < 1:
             raise ScoringError(f"`0 < step < 1` must hold, but got {self.step}")
         if self.exchanges < 0:
             raise ScoringError(f"exchanges must be 0 or more, but got {self.exchanges}")
+
+    @property
+    def name(self) -> str:
+        """What results are labelled with."""
+        return "greedy"
 
     def num_widths(self, feasible: Feasible) -> int:
         """A width for each group and step down to the budget."""

@@ -101,7 +101,8 @@ class LatencyModel:
 
     def predict(self, widths: IntArray) -> FloatArray:
         """Milliseconds of every row of an (N, groups) array; never less for a larger width."""
-        estimates: FloatArray = self._terms(widths) @ self.rates_ms
+        # Not a matrix product: its rounding depends on the number of rows, and a vector would fit here and not there.
+        estimates: FloatArray = (self._terms(widths) * self.rates_ms).sum(axis=1)
         return estimates
 
     @cached_property

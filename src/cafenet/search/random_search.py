@@ -16,11 +16,15 @@ class RandomSearch:
     """Score `samples` distinct widths in the band under the budget; the paper takes 2,000."""
 
     samples: int = 2000
-    name: str = "random"
 
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise ScoringError(f"samples must be at least 1, but got {self.samples}")
+
+    @property
+    def name(self) -> str:
+        """What results are labelled with."""
+        return "random"
 
     def num_widths(self, feasible: Feasible) -> int:
         """As many as asked for, or all that there are."""

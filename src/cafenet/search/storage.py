@@ -7,17 +7,21 @@ that a crash tore is cut off before the next one is written.
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 from optuna.storages.journal import BaseJournalBackend
 
 from cafenet.errors import StoreError
 
 CONNECT_SECONDS = 10
+
+_OPENING = b'{"op_code":'
+_MOST_CHECKED = 65536
 
 
 def open_storage(storage: str | Path) -> BaseStorage:
@@ -37,18 +41,22 @@ def _open_url(url: str) -> BaseStorage:
     if url.startswith(("postgresql", "mysql")):
         options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
     try:
-        return RDBStorage(url, engine_kwargs=options, skip_compatibility_check=False)
+        return get_storage(RDBStorage(url, engine_kwargs=options))  # with Optuna's cache of finished trials
     except Exception as error:  # whatever the database's driver raises
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise StoreError(
-            f"the storage {_without_password(url)} must be reachable, but: {reason}; check the address, that the "
+            f"the storage {without_password(url)} must be reachable, but: {reason}; check the address, that the "
             "database runs, and that its driver is installed (PostgreSQL: pip install psycopg2-binary)"
         ) from error
 
 
-def _without_password(url: str) -> str:
-    scheme, _, rest = url.partition("://")
+def without_password(storage: str | Path) -> str:
+    """A storage as messages may show it."""
+    scheme, separator, rest = str(storage).partition("://")
+    if not separator:
+        return str(storage)
     user, at, host = rest.rpartition("@")
+    host = re.sub(r"(?i)([?&][^=&]*password=)[^&]*", r"\1***", host)
     return f"{scheme}://{user.partition(':')[0]}{at}{host}"
 
 
@@ -59,7 +67,9 @@ class JournalFile(BaseJournalBackend):
         self._path = path
         self._offsets = [0]
         """Where line n begins, as far as lines were read."""
-        path.touch()
+        with path.open("a+b") as file:  # fails at once where it cannot be written
+            file.seek(0)
+            _check_start(file.readline(_MOST_CHECKED), path)
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
         """The operations from that number on."""
@@ -78,17 +88,23 @@ class JournalFile(BaseJournalBackend):
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Write operations in one piece."""
         lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
-        with self._path.open("r+b") as file, _locked(file.fileno()):
-            end = _end_of_last_line(file.fileno())
-            file.truncate(end)
-            file.seek(end)
-            try:
+        try:
+            with self._path.open("r+b") as file, _locked(file.fileno()):
+                end = _end_of_last_line(file.fileno())
+                file.truncate(end)
+                file.seek(end)
                 file.write(lines)
                 file.flush()
                 os.fsync(file.fileno())
-            except OSError as error:
-                with_reason = f"{self._path} cannot be written: {error}; what was scored before is kept"
-                raise StoreError(with_reason) from error
+        except OSError as error:
+            with_reason = f"{self._path} cannot be written: {error}; what was scored before is kept"
+            raise StoreError(with_reason) from error
+
+
+def _check_start(start: bytes, path: Path) -> None:
+    """A first line without an end is cut off later, so it must be a journal's: the path may be a mistake."""
+    if not start.endswith(b"\n") and start[: len(_OPENING)] != _OPENING[: len(start)]:
+        raise StoreError(f"{path} must be a journal, but is not; use another path")
 
 
 def _decoded(line: bytes, number: int, path: Path) -> dict[str, Any]:
@@ -96,7 +112,7 @@ def _decoded(line: bytes, number: int, path: Path) -> dict[str, Any]:
         log: dict[str, Any] = json.loads(line)
     except ValueError as error:
         raise StoreError(f"line {number + 1} of {path} must be a journal's, but is not; use another path") from error
-    if not isinstance(log, dict) or "op_code" not in log:
+    if not isinstance(log, dict) or not {"op_code", "worker_id"} <= log.keys():
         raise StoreError(f"line {number + 1} of {path} must be a journal's, but is not; use another path")
     return log
 

@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from cafenet.bins import Bins, IntArray
 from cafenet.errors import StoreError
 from cafenet.scoring import Score
-from cafenet.search.storage import open_storage
+from cafenet.search.storage import open_storage, without_password
 
 Key = tuple[int, ...]
 """Bins per group: a width vector as a dictionary's key."""
@@ -94,7 +94,7 @@ class TrialStore:
     def add(self, scored: ScoredWidth, claim: int | None = None) -> ScoredWidth:
         """Write a finished trial, in one operation where it was not claimed; returns what others will read."""
         content, state = _encoded(scored), TrialState.COMPLETE if scored.score.is_complete else TrialState.PRUNED
-        if claim is None:
+        if claim is None or not self._fulfil(claim, state, scored.score.value, content):
             trial = create_trial(
                 state=state,
                 value=scored.score.value,
@@ -103,9 +103,6 @@ class TrialStore:
                 user_attrs={"score": content},
             )
             self._storage.create_new_trial(self._study_id, template_trial=trial)
-        else:
-            self._storage.set_trial_user_attr(claim, "score", content)
-            self._storage.set_trial_state_values(claim, state, [scored.score.value])
         self.refresh()
         return self._known[scored.taken][-1]
 
@@ -118,7 +115,7 @@ class TrialStore:
             state=TrialState.RUNNING,
             params=self._widths(key),
             distributions=self._distributions,
-            user_attrs={"claim": {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}},
+            user_attrs={"claim": _claim_of_this_process()},
         )
         claim: int = self._storage.create_new_trial(self._study_id, template_trial=trial)
         self.refresh()
@@ -129,35 +126,39 @@ class TrialStore:
         return claim
 
     def give_up(self, claim: int) -> None:
-        """End a claim without a score."""
-        self._storage.set_trial_state_values(claim, TrialState.FAIL)
+        """End a claim without a score; another worker that thought this one dead may have done so before."""
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):
+            self._storage.set_trial_state_values(claim, TrialState.FAIL)
         self.refresh()
+
+    def _fulfil(self, claim: int, state: TrialState, value: float, content: dict[str, Any]) -> bool:
+        """Finish a claimed trial; False where another worker, which thought this one dead, has ended the claim."""
+        try:
+            self._storage.set_trial_user_attr(claim, "score", content)
+            self._storage.set_trial_state_values(claim, state, [value])
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return False
+        return True
 
     def _holder(self, key: Key) -> FrozenTrial | None:
         """The running trial that holds a width: the first of those whose worker is alive."""
-        for number in sorted(self._running):
-            trial = self._running[number]
+        for _, trial in sorted(self._running.items()):
             if self._key(trial) != key:
                 continue
             if not self._is_dead(trial):
                 return trial
-            self._end(trial)
+            self.give_up(trial._trial_id)
         return None
-
-    def _end(self, trial: FrozenTrial) -> None:
-        """Mark a dead worker's claim as failed; another worker may have done so before."""
-        with suppress(optuna.exceptions.UpdateFinishedTrialError):
-            self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-        self._running.pop(trial.number, None)
 
     def _is_dead(self, trial: FrozenTrial) -> bool:
         claim = trial.user_attrs.get("claim", {})
         if claim.get("host") == socket.gethostname():
-            return not _is_alive(int(claim["pid"]))
+            birth = _birth(int(claim["pid"]))
+            return birth is None or (birth != claim["birth"] and 0 not in (birth, claim["birth"]))
         return time.time() - float(claim.get("time", 0)) > self._stale_seconds
 
     def _learn(self, trial: FrozenTrial) -> None:
-        if trial.state == TrialState.RUNNING:
+        if trial.state == TrialState.RUNNING and "claim" in trial.user_attrs:
             self._running[trial.number] = trial
         elif trial.state in (TrialState.COMPLETE, TrialState.PRUNED) and "score" in trial.user_attrs:
             scored = _decoded(self._key(trial), trial)
@@ -170,16 +171,22 @@ class TrialStore:
         return {group.name: group.width(number) for group, number in zip(self.bins.groups, key, strict=True)}
 
     def _check_identity(self, identity: dict[str, Any], storage: str) -> None:
+        is_empty = self._storage.get_n_trials(self._study_id) == 0  # asked first: another worker may begin just now
         before = self._storage.get_study_user_attrs(self._study_id).get("identity")
         if before is None:
+            if not is_empty:
+                raise StoreError(
+                    f"the study {self.name!r} in {without_password(storage)} must be a search's, but is another "
+                    "program's; use another study name or storage"
+                )
             self._storage.set_study_user_attr(self._study_id, "identity", identity)
             return
         differing = [key for key in {**before, **identity} if before.get(key) != identity.get(key)]
         if differing:
             details = "; ".join(f"{key} was {before.get(key)!r}, is {identity.get(key)!r}" for key in differing[:4])
             raise StoreError(
-                f"the study {self.name!r} in {storage} must belong to this supernet and data, but is another's "
-                f"({details}); use another study name or storage"
+                f"the study {self.name!r} in {without_password(storage)} must belong to this supernet and data, but is "
+                f"another's ({details}); use another study name or storage"
             )
 
 
@@ -224,6 +231,24 @@ def _decoded(key: Key, trial: FrozenTrial) -> ScoredWidth:
     )
     rest = {name: content[name] for name in ("costs", "search", "label", "seconds", "is_exact")}
     return ScoredWidth(key, score, **rest)
+
+
+def _claim_of_this_process() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "birth": _birth(pid), "time": time.time()}
+
+
+def _birth(pid: int) -> int | None:
+    """When a process began, in ticks of the machine's clock, or 0 where that is not told; None where it has ended.
+
+    Process numbers are used again, often at once in a container; and a process that was killed stays in the table
+    until its parent looks.
+    """
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0 if _is_alive(pid) else None
+    return None if state in ("Z", "X") else int(fields[18])
 
 
 def _is_alive(pid: int) -> bool:

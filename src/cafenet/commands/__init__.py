@@ -1,0 +1,1 @@
+"""The commands of `cafenet`, one module each: `add_to` declares its options."""

@@ -1,0 +1,47 @@
+"""`cafenet export`: a final model of a run as a file for deployment."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cafenet.errors import RecipeError
+from cafenet.export import FORMATS, export_model
+from cafenet.recipes import load_recipe
+from cafenet.runs.entries import read_entries
+from cafenet.runs.finals import load_final
+from cafenet.runs.workload import Workload
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "export",
+        help="write a final model of a run as .pt, .pt2 or .onnx, checked after writing",
+        description="Write a trained slim model of a run for deployment; its outputs are compared after writing.",
+        epilog="example:\n  cafenet export runs/demo --method CafeNet-E --format onnx model.onnx",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", metavar="RUN_DIR", type=Path)
+    parser.add_argument("file", metavar="FILE", type=Path, help="where to write; the format follows its ending")
+    parser.add_argument("--method", default="CafeNet-E", help="a method of the run's table (default: CafeNet-E)")
+    parser.add_argument("--budget", help="one of the run's budgets (default: the first)")
+    parser.add_argument("--seed", type=int, help="one of the run's seeds (default: the first)")
+    parser.add_argument("--format", choices=FORMATS, help="in place of the file's ending")
+    parser.set_defaults(command_function=_export)
+
+
+def _export(args: argparse.Namespace) -> None:
+    if not (args.run / "recipe.yaml").exists():
+        raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
+    recipe = load_recipe(str(args.run / "recipe.yaml"))
+    workload = Workload(recipe)
+    entries = [
+        entry for entry in read_entries(args.run) if entry.method == args.method and args.budget in (None, entry.budget)
+    ]
+    if not entries:
+        known = sorted({f"{entry.method} {entry.budget}".strip() for entry in read_entries(args.run)})
+        raise RecipeError(f"the run has no {args.method} {args.budget or ''}; it has {', '.join(known)}")
+    seed = recipe.retrain.seeds[0] if args.seed is None else args.seed
+    model = load_final(workload, entries[0], seed, args.run)
+    difference = export_model(model, workload.example, args.file, args.format)
+    print(f"{args.file}: {entries[0].method} {entries[0].budget}, largest difference of outputs {difference:.2g}")

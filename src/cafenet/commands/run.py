@@ -1,0 +1,63 @@
+"""`cafenet run` and its single steps: a recipe and a directory in, trained slim models and a table out."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from cafenet.recipes import load_recipe, recipe_parser
+from cafenet.runs.results import claims, results_table
+from cafenet.runs.run import Step, run_recipe
+
+_EPILOG = """\
+examples:
+  cafenet run demo                                            # embedded data, some minutes
+  cafenet run cifar10-mobilenet-v2-small --data.source npz:data/cifar10 --search.budget 50%,25%
+  cafenet run my-recipe.yaml --output runs/first --train.epochs 20
+
+Every key of a recipe is a flag (see `cafenet run --help-recipe`). A second start of the same command continues the run.
+Everything lies in the run directory: recipe.yaml, manifest.json, the supernets and their studies, models/*/slim.pt,
+results.json.
+"""
+
+_STEPS: dict[str, tuple[Step, str]] = {
+    "run": ("evaluate", "the whole job: supernet, search, training from scratch, baselines, table"),
+    "train": ("train", "only train the supernets of a recipe"),
+    "search": ("search", "train the supernets and search their widths"),
+    "retrain": ("retrain", "up to the training of the final models"),
+    "evaluate": ("evaluate", "the same as run: everything up to the table"),
+}
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command and its steps."""
+    for name, (step, help_text) in _STEPS.items():
+        parser = commands.add_parser(
+            name, help=help_text, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a .yaml file, or a shipped recipe's name")
+        parser.add_argument("--output", type=Path, metavar="DIR", help="run directory (default: runs/RECIPE)")
+        parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
+        parser.add_argument("--help-recipe", action="store_true", help="show every key of a recipe, and exit")
+        parser.set_defaults(command_function=_run, takes_flags=True, step=step)
+
+
+def _run(args: argparse.Namespace) -> None:
+    if args.help_recipe:
+        recipe_parser(prog="cafenet run RECIPE", usage="cafenet run RECIPE [flags]").print_help()
+        return
+    if args.recipe is None:
+        raise SystemExit("error: give a recipe, a .yaml file or one of `cafenet recipes`")
+    sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
+    recipe = load_recipe(args.recipe, args.flags)
+    directory = args.output or Path("runs") / Path(args.recipe).stem
+    rows = run_recipe(recipe, directory, until=args.step, quiet=args.quiet)
+    console = Console()
+    if rows:
+        console.print(results_table(rows, recipe.reference, title=recipe.description))
+        for line in claims(rows):
+            console.print(line)
+    console.print(f"Everything lies in {directory}/ (models/*/seed-*/slim.pt load with cafenet.load).")

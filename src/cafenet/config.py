@@ -1,0 +1,129 @@
+"""The typed tree that recipes (YAML), flags and `--help` come from: one sentence under each field is its help text."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cafenet.data.augment import Augmentation
+from cafenet.retrain import DistillConfig
+from cafenet.scoring import ScoringConfig
+from cafenet.search.evolution import Evolution
+from cafenet.search.greedy import Greedy
+from cafenet.search.latency import LatencySettings
+from cafenet.search.random_search import RandomSearch
+from cafenet.search.widths import SearchConfig
+from cafenet.stages import StagesConfig
+from cafenet.supernet_config import SupernetConfig
+from cafenet.train_config import TrainConfig
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network whose widths are searched."""
+
+    name: str = "cafenet:cifar_mobilenet_v2"
+    """cafenet:NAME, torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What its factory takes: num_classes, width, flops_factor, ..."""
+    input_size: tuple[int, ...] | None = None
+    """Channels, height and width of one input; by default what the model was published for."""
+    freeze: tuple[str, ...] | None = None
+    """Name patterns of layers that keep their widths; by default what the paper freezes in this model."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The data set, and how it is prepared."""
+
+    source: str = "fashion"
+    """fashion (embedded), npz:PATH, cifar10:PATH, cifar100:PATH, folder:PATH or celeba:PATH."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What its reader takes: size, cache_limit_bytes, ..."""
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    validation_share: float = 0.1
+    """Share of the training set that the search scores widths on; the test set is for the final models alone."""
+    split_seed: int = 0
+    num_train: int | None = None
+    """Use only that many training examples (a stratified sample), for small experiments."""
+    num_workers: int | None = None
+    """Processes that prepare images; by default none for images in memory, else one a core."""
+
+
+@dataclass(frozen=True)
+class SearchSection:
+    """What is searched for, and how."""
+
+    budget: str = "50%"
+    """50%, 150M, 1.5M params, 12ms; + between caps that must all hold, commas between several budgets."""
+    algorithms: tuple[Literal["evolution", "random", "greedy"], ...] = ("evolution",)
+    """CafeNet-E is evolution, CafeNet-R is random; each gives a model of its own."""
+    metric: Literal["accuracy", "negative_loss"] = "accuracy"
+    evolution: Evolution = field(default_factory=Evolution)
+    random: RandomSearch = field(default_factory=RandomSearch)
+    greedy: Greedy = field(default_factory=Greedy)
+    settings: SearchConfig = field(default_factory=SearchConfig)
+    scoring: ScoringConfig = field(default_factory=ScoringConfig)
+    latency: LatencySettings = field(default_factory=LatencySettings)
+
+
+@dataclass(frozen=True)
+class RetrainSection:
+    """How the final models are trained, all alike."""
+
+    train: TrainConfig = field(default_factory=TrainConfig)
+    seeds: tuple[int, ...] = (0,)
+    """One training for each; tables show the mean and the spread."""
+    start: Literal["scratch", "supernet"] = "scratch"
+    """From fresh weights, or from the supernet's (faster, reported apart; baselines without one start fresh)."""
+    teacher: str | None = None
+    """Distil from `original` (the unpruned network of the same run) or a model by name with weights of its own."""
+    distill: DistillConfig = field(default_factory=DistillConfig)
+
+
+@dataclass(frozen=True)
+class BaselinesSection:
+    """What the result is shown against, trained alike."""
+
+    original: bool = True
+    """The network as it is."""
+    uniform: bool = True
+    """One factor for all groups, to the budget."""
+    fixed: bool = True
+    """The same search on a supernet with the fixed pattern (r = 0)."""
+    random_widths: int = 0
+    """Random: that many widths are trained for a while, and the best on the validation set is trained in full."""
+    random_epochs: float = 50
+    """How long each of them is trained."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A published row, shown beside what was measured."""
+
+    method: str
+    budget: str = ""
+    flops: str = ""
+    params: str = ""
+    accuracy: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole job: from a model and a budget to a trained slim model, beside its baselines."""
+
+    description: str = ""
+    loss: Literal["cross_entropy", "bce"] = "cross_entropy"
+    """bce is for multi-label targets."""
+    seed: int = 0
+    """Of the supernet's training, the search and the split; the final models have seeds of their own."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    supernet: SupernetConfig = field(default_factory=SupernetConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    """Of the supernet."""
+    stages: StagesConfig = field(default_factory=StagesConfig)
+    search: SearchSection = field(default_factory=SearchSection)
+    retrain: RetrainSection = field(default_factory=RetrainSection)
+    baselines: BaselinesSection = field(default_factory=BaselinesSection)
+    reference: list[Reference] = field(default_factory=list)
+    """Published rows of the same experiment."""

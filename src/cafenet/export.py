@@ -1,0 +1,120 @@
+"""Slim models as files for deployment, each read back and compared with the model after writing."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from cafenet.calling import call_arguments, copy_of, training_mode, unwrap
+from cafenet.errors import ExportError
+from cafenet.slim_file import load, save
+
+Format = Literal["pt", "pt2", "onnx"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+_TOLERANCE = 1e-3
+"""Largest difference relative to the largest output."""
+
+
+def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[str], kind: str | None = None) -> float:
+    """Write a model (.pt for `cafenet.load`, .pt2 for torch.export, .onnx) and return the largest difference of its
+    outputs after reading it back; a difference that is too large is an error, and the file is removed."""
+    target = Path(path)
+    kind = kind or target.suffix.removeprefix(".")
+    if kind not in FORMATS:
+        raise ExportError(
+            f"the format must be one of {', '.join(FORMATS)}, but got {kind!r}; use --format or an ending"
+        )
+    if not target.parent.is_dir():
+        raise ExportError(f"the directory of {target} must exist, but does not")
+    model = unwrap(model)
+    args, kwargs = call_arguments(example_inputs)
+    generator = torch.Generator().manual_seed(0)
+    args = tuple(_noise(each, generator) for each in args)
+    kwargs = {name: _noise(each, generator) for name, each in kwargs.items()}
+    temporary = target.with_name(f".{target.stem}.{os.getpid()}.{kind}")
+    try:
+        with training_mode(model, False), torch.no_grad():
+            expected = _outputs(model(*args, **kwargs))
+            found = _WRITERS[kind](model, args, kwargs, temporary)
+        difference = _difference(expected, found)
+        if difference > _TOLERANCE:
+            raise ExportError(
+                f"a written model must give the same outputs, but {target} differs by {difference:.2g} of the largest"
+            )
+        temporary.replace(target)
+    except OSError as error:
+        raise ExportError(f"{target} cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return difference
+
+
+def _write_pt(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
+    save(model, path)
+    loaded = load(path, _full_size(model, path))
+    return _outputs(loaded.eval()(*args, **kwargs))
+
+
+def _full_size(model: nn.Module, path: Path) -> nn.Module:
+    """A model of the full size, for reading back: the slim one with tensors of the shapes that the file names."""
+    shapes = torch.load(path, weights_only=True)["full_shapes"]
+    full = copy_of(model)
+    for name, tensor in [*full.named_parameters(), *full.named_buffers()]:
+        tensor.data = torch.zeros(shapes[name], dtype=tensor.dtype, device=tensor.device)
+    return full
+
+
+def _write_pt2(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
+    program = _exported(model, args, kwargs)
+    torch.export.save(program, path)
+    return _outputs(torch.export.load(path).module()(*args, **kwargs))
+
+
+def _write_onnx(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401 - torch.onnx needs it, and says so less clearly
+    except ImportError as error:
+        raise ExportError(
+            f"ONNX needs {error.name}, which is not installed; run: pip install 'cafenet[onnx]'"
+        ) from error
+    program = torch.onnx.export(_exported(model, args, kwargs), dynamo=True, verbose=False)
+    assert program is not None
+    program.save(str(path))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), tensors, strict=True)}
+    return [torch.from_numpy(output) for output in session.run(None, feed)]
+
+
+_WRITERS = {"pt": _write_pt, "pt2": _write_pt2, "onnx": _write_onnx}
+
+
+def _exported(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.export.ExportedProgram:
+    try:
+        return torch.export.export(model, args, kwargs)
+    except Exception as error:  # torch.export has many ways to say that a forward is too dynamic
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ExportError(f"torch.export cannot follow this model's forward: {reason}; use a .pt file") from error
+
+
+def _noise(value: Any, generator: torch.Generator) -> Any:
+    """Inputs that are not all zero, so that a difference shows."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return torch.randn(value.shape, generator=generator, dtype=torch.float32).to(value.dtype)
+    return value
+
+
+def _outputs(output: Any) -> list[Tensor]:
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
+
+
+def _difference(expected: list[Tensor], found: list[Tensor]) -> float:
+    if [tensor.shape for tensor in expected] != [tensor.shape for tensor in found]:
+        return float("inf")
+    pairs = list(zip(expected, found, strict=True))
+    largest = max((float(tensor.abs().max()) for tensor, _ in pairs), default=0.0)
+    return max((float((tensor - other).abs().max()) for tensor, other in pairs), default=0.0) / max(largest, 1e-12)

@@ -1,0 +1,128 @@
+"""Recipes: shipped ones by name, the user's own by path, both with flags over them; one typed tree checks all."""
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
+
+from cafenet.config import Recipe
+from cafenet.errors import RecipeError
+
+
+def shipped_recipes() -> dict[str, str]:
+    """The names of the recipes that come with the package, each with its description."""
+    found = {}
+    for entry in sorted(files("cafenet").joinpath("recipes_shipped").iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".yaml"):
+            found[entry.name.removesuffix(".yaml")] = str(yaml.safe_load(entry.read_text()).get("description", ""))
+    return found
+
+
+def recipe_text(name: str) -> str:
+    """The YAML of a shipped recipe or of a file."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        try:
+            return path.read_text()
+        except OSError as error:
+            raise RecipeError(f"the recipe {name} must be a readable file, but: {error.strerror}") from error
+    shipped = shipped_recipes()
+    if name not in shipped:
+        near = difflib.get_close_matches(name, shipped, n=3, cutoff=0.4)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise RecipeError(
+            f"a recipe must be a .yaml file or one of the shipped ones (see `cafenet recipes`), but got {name!r}{hint}"
+        )
+    return files("cafenet").joinpath("recipes_shipped", f"{name}.yaml").read_text()
+
+
+def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
+    """A recipe with flags such as `--search.budget 25%` over it."""
+    try:
+        content = yaml.safe_load(recipe_text(name)) or {}
+    except yaml.YAMLError as error:
+        raise RecipeError(f"the recipe {name} must be YAML, but: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise RecipeError(f"the recipe {name} must hold sections (model, data, search, ...), but is {content!r:.60}")
+    problems = _unknown_keys(content, Recipe)
+    if problems:
+        raise RecipeError(f"the recipe {name} has {'; '.join(problems)}")
+    parser = recipe_parser()
+    try:
+        base = parser.parse_object(content)
+        return as_recipe(parser, parser.parse_args(list(flags), namespace=base))
+    except ArgumentError as error:
+        raise RecipeError(f"{name}: {_explained(error, parser)}") from error
+
+
+def recipe_parser(**options: Any) -> ArgumentParser:
+    """The parser of the typed tree; every field is a flag, with the sentence under it as its help."""
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = ArgumentParser(exit_on_error=False, **options)
+    parser.add_class_arguments(Recipe)
+    return parser
+
+
+def as_recipe(parser: ArgumentParser, parsed: Namespace) -> Recipe:
+    """The tree's values as frozen dataclasses."""
+    return Recipe(**vars(parser.instantiate(parsed)))
+
+
+def as_document(value: Any) -> Any:
+    """A recipe as plain values, for YAML and JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_document(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: as_document(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_document(item) for item in value]
+    return value
+
+
+def to_yaml(recipe: Recipe) -> str:
+    """The whole recipe, defaults included, in the tree's order."""
+    text: str = yaml.safe_dump(as_document(recipe), sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def differences(before: Any, now: Any, place: str = "") -> list[str]:
+    """One line for each value of two documents that is not the same."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [
+            line
+            for key in {**before, **now}
+            for line in differences(before.get(key), now.get(key), f"{place}.{key}" if place else str(key))
+        ]
+    return [] if before == now else [f"{place} was {before!r}, is {now!r}"]
+
+
+def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> list[str]:
+    """Keys that the tree does not have, with the near miss."""
+    hints = typing.get_type_hints(kind)
+    problems = []
+    for key, value in content.items():
+        where = f"{place}.{key}" if place else str(key)
+        if key not in hints:
+            near = difflib.get_close_matches(str(key), hints, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"it may be one of {', '.join(hints)}"
+            problems.append(f"an unknown key {where!r}; {hint}")
+        elif dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
+            problems += _unknown_keys(value, typing.cast(type, hints[key]), where)
+    return problems
+
+
+def _explained(error: ArgumentError, parser: ArgumentParser) -> str:
+    """The parser's message on one line; for an unknown flag with the near miss."""
+    message = " ".join(str(error.message if getattr(error, "message", None) else error).split())
+    unknown = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
+    known = [option for action in parser._actions for option in action.option_strings]
+    if "nrecognized" in message and unknown:
+        near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.5)
+        message = f"there is no flag {unknown[0]}" + (f"; did you mean {near[0]}?" if near else "")
+    return message

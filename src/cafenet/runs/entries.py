@@ -1,0 +1,123 @@
+"""The methods of a run's table and the channels that each of them found: searches and baselines alike."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from cafenet.errors import RecipeError
+from cafenet.evaluate import evaluate
+from cafenet.retrain import train_model
+from cafenet.runs.directory import write_json
+from cafenet.runs.workload import Workload
+from cafenet.search.budget import Budget
+from cafenet.stages import run_supernet, search_in_stages
+
+LABELS = {"evolution": "CafeNet-E", "random": "CafeNet-R", "greedy": "CafeNet-G"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row to be: a method, its budget, and the channels that it keeps of every group (None: all)."""
+
+    method: str
+    budget: str
+    channels: dict[str, list[int]] | None
+    search_score: float | None = None
+    """Of the supernet's validation, where the method searched one."""
+    supernet: Path | None = None
+    """The directory of the supernet whose weights belong to the channels."""
+
+    @property
+    def key(self) -> str:
+        """Its directory's name: "50%" and "CafeNet-E" is "50pct-cafenet-e"."""
+        text = f"{self.budget.replace('%', 'pct')}-{self.method}" if self.budget else self.method
+        return "".join(character if character.isalnum() or character in ".-" else "-" for character in text).lower()
+
+
+def write_entries(entries: list[Entry], directory: Path) -> None:
+    """Keep what every method found."""
+    document = [{**asdict(entry), "supernet": entry.supernet and entry.supernet.name} for entry in entries]
+    write_json(directory / "entries.json", document)
+
+
+def read_entries(directory: Path) -> list[Entry]:
+    """What the methods of a run found."""
+    path = directory / "entries.json"
+    if not path.exists():
+        raise RecipeError(f"{directory} must hold a finished search, but has no entries.json; see `cafenet run`")
+    return [
+        Entry(**{**entry, "supernet": entry["supernet"] and directory / entry["supernet"]})
+        for entry in json.loads(path.read_text())
+    ]
+
+
+def searched_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
+    """CafeNet's own rows: one for each algorithm and budget."""
+    for algorithm in workload.recipe.search.algorithms:
+        yield from _searched(workload, directory / "supernet", algorithm, LABELS[algorithm], fixed=False)
+
+
+def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
+    """What the result is shown against."""
+    config = workload.recipe.baselines
+    if config.original:
+        yield Entry("Original", "", None)
+    if config.uniform:
+        for budget in workload.budgets:
+            yield Entry("Uniform", budget.text, _leading(workload, workload.feasible(budget).uniform(), budget))
+    if config.random_widths:
+        for budget in workload.budgets:
+            yield random_entry(workload, budget, directory / "random")
+    if config.fixed:
+        algorithm = workload.recipe.search.algorithms[0]
+        yield from _searched(workload, directory / "supernet-fixed", algorithm, "Fixed pattern", fixed=True)
+
+
+def _searched(workload: Workload, directory: Path, algorithm: str, label: str, *, fixed: bool) -> Iterator[Entry]:
+    job, stages = workload.job(algorithm, fixed=fixed), workload.recipe.stages
+    if stages.num_stages == 1:
+        _, results = run_supernet(workload.model, workload.space, workload.budgets, job, directory)
+        for budget, result in zip(workload.budgets, results, strict=True):
+            yield Entry(label, budget.text, dict(result.channels), result.score, directory)
+        return
+    for budget in workload.budgets:
+        place = directory / Entry(algorithm, budget.text, None).key
+        full = workload.full_costs(budget)
+        result = search_in_stages(workload.model, workload.example, budget, job, stages, place, full)
+        yield Entry(label, budget.text, dict(result.channels), result.score)
+
+
+def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
+    """The Random baseline: widths drawn under the budget, trained for a while; the best on the validation set.
+
+    Like every row it is then trained in full, so that its schedule is the others'.
+    """
+    recipe = workload.recipe
+    feasible, rng = workload.feasible(budget), np.random.default_rng(recipe.seed)
+    rows = np.unique(feasible.sample(recipe.baselines.random_widths, rng), axis=0)
+    config = replace(recipe.retrain.train, epochs=recipe.baselines.random_epochs, seed=recipe.seed)
+    scores = []
+    for number, row in enumerate(rows):
+        channels = _leading(workload, row, budget)
+        place = directory / Entry("random", budget.text, None).key / f"width-{number}"
+        trained = train_model(
+            workload.space.extract(channels=channels, model=workload.build(recipe.seed)),
+            workload.example,
+            workload.loader(workload.train, augmented_batch=config.batch_size),
+            config,
+            loss=recipe.loss,
+            directory=place,
+            quiet=workload.quiet,
+        )
+        scores.append(evaluate(trained, workload.loader(workload.validation))["accuracy"])
+        write_json(place / "validation.json", {"accuracy": scores[-1]})
+    return Entry("Random", budget.text, _leading(workload, rows[int(np.argmax(scores))], budget), max(scores))
+
+
+def _leading(workload: Workload, taken: np.ndarray, budget: Budget) -> dict[str, list[int]]:
+    """The leading channels of bins per group."""
+    widths = workload.feasible(budget).bins.widths(taken).tolist()
+    return {group.name: list(range(width)) for group, width in zip(workload.space.groups, widths, strict=True)}

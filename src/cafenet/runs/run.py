@@ -1,0 +1,82 @@
+"""Algorithm 1 of the paper from start to end, in steps that can each be stopped and continued."""
+
+from pathlib import Path
+from typing import Literal, get_args
+
+from cafenet.config import Recipe
+from cafenet.runs.directory import RunDirectory, write_json
+from cafenet.runs.entries import Entry, baseline_entries, searched_entries, write_entries
+from cafenet.runs.finals import final_model, load_final
+from cafenet.runs.results import Row, as_document
+from cafenet.runs.workload import Workload
+from cafenet.search.latency import measure_latency
+from cafenet.stages import train_stage
+
+Step = Literal["train", "search", "retrain", "evaluate"]
+STEPS: tuple[Step, ...] = get_args(Step)
+
+
+def run_recipe(
+    recipe: Recipe, directory: Path, *, until: Step = "evaluate", quiet: bool = False, command: list[str] | None = None
+) -> list[Row]:
+    """Run a recipe in a directory, up to a step; what is done already is not done again.
+
+    Everything that can be wrong is checked before the first long step. The rows are empty before `evaluate`.
+    """
+    workload = Workload(recipe, quiet=quiet)
+    workload.check()
+    place = RunDirectory(directory, recipe, command)
+    with place.timed("train"):
+        _train(workload, directory)
+    if until == "train":
+        return []
+    with place.timed("search"):
+        entries = [*baseline_entries(workload, directory), *searched_entries(workload, directory)]
+        write_entries(entries, directory)
+    if until == "search":
+        return []
+    with place.timed("retrain"):
+        for entry in entries:
+            for seed in recipe.retrain.seeds:
+                final_model(workload, entry, seed, directory)
+    if until == "retrain":
+        return []
+    with place.timed("evaluate"):
+        rows = [_row(workload, entry, directory) for entry in entries]
+        write_json(directory / "results.json", as_document(rows, recipe.reference))
+    place.finish()
+    return rows
+
+
+def _train(workload: Workload, directory: Path) -> None:
+    """The supernets of a single stage; those of several stages are trained as their searches need them."""
+    if workload.recipe.stages.num_stages > 1:
+        return
+    algorithm = workload.recipe.search.algorithms[0]
+    train_stage(workload.model, workload.space, workload.job(algorithm), directory / "supernet")
+    if workload.recipe.baselines.fixed:
+        fixed = workload.job(algorithm, fixed=True)
+        train_stage(workload.model, workload.space, fixed, directory / "supernet-fixed")
+
+
+def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
+    """What an entry costs, counted on the final model itself, and what it reached."""
+    recipe = workload.recipe
+    evaluations = [final_model(workload, entry, seed, directory) for seed in recipe.retrain.seeds]
+    widths = {group.name: group.channels for group in workload.space.groups}
+    widths |= {name: len(kept) for name, kept in (entry.channels or {}).items()}
+    model = load_final(workload, entry, recipe.retrain.seeds[0], directory)
+    attributes = [each["per_attribute"] for each in evaluations if "per_attribute" in each]
+    top5 = [each["top5"] for each in evaluations if "top5" in each]
+    return Row(
+        method=entry.method,
+        budget=entry.budget,
+        flops=int(workload.space.flops(widths)),
+        params=int(workload.space.params(widths)),
+        latency_ms=measure_latency(model, workload.example, recipe.search.latency),
+        accuracies=tuple(each["accuracy"] for each in evaluations),
+        search_score=entry.search_score,
+        widths=widths,
+        per_attribute=tuple(sum(column) / len(column) for column in zip(*attributes, strict=True)) or None,
+        top5=sum(top5) / len(top5) if top5 else None,
+    )

@@ -1,0 +1,173 @@
+"""What a recipe names, made real: the model, its width space, the data, the budgets; mistakes are found here."""
+
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from cafenet.config import Recipe
+from cafenet.data import ImageData, eval_loader, hold_out, load_data, stratified_split, to_rgb, train_loader
+from cafenet.errors import DataError, RecipeError
+from cafenet.evaluate import predictions
+from cafenet.losses import check_target
+from cafenet.models import default_input_size, load_model
+from cafenet.models.paper import frozen_by_default
+from cafenet.search.algorithm import Algorithm
+from cafenet.search.budget import Budget, parse_budgets
+from cafenet.search.feasible import Feasible
+from cafenet.search.latency import LatencyModel, fit_latency, measure_latency
+from cafenet.space import WidthSpace
+from cafenet.stages import Job
+from cafenet.supernet_config import build_bins
+from cafenet.trace import trace
+
+
+class Workload:
+    """The parts of a run, each built once when it is first needed."""
+
+    def __init__(self, recipe: Recipe, *, quiet: bool = False) -> None:
+        self.recipe, self.quiet = recipe, quiet
+
+    def check(self) -> None:
+        """Everything that can be known before long work: names, data, labels, budgets, the smallest subnet."""
+        if not self.recipe.retrain.seeds:
+            raise RecipeError("retrain.seeds must hold at least one seed, but is empty")
+        if not self.recipe.search.algorithms:
+            raise RecipeError("search.algorithms must hold at least one of evolution, random, greedy, but is empty")
+        batch = next(iter(self.loader(self.validation)))
+        try:
+            output, _ = predictions(self.model, [batch])
+        except (RuntimeError, ValueError) as error:
+            raise DataError(
+                f"the model {self.recipe.model.name} must take inputs of shape {list(batch[0].shape[1:])}, but: "
+                f"{str(error).splitlines()[0]}; see model.options, model.input_size and data.source"
+            ) from error
+        for part in (self.train.targets, self.test.targets):
+            check_target(self.recipe.loss, output[:1].expand(len(part), *output.shape[1:]), part)
+        for budget in self.budgets:
+            self.feasible(budget)
+
+    def build(self, seed: int) -> nn.Module:
+        """The full network with fresh weights that depend on the seed alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return load_model(self.recipe.model.name, **self.recipe.model.options)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        return self.build(self.recipe.seed)
+
+    @cached_property
+    def input_size(self) -> tuple[int, ...]:
+        return tuple(self.recipe.model.input_size or default_input_size(self.recipe.model.name))
+
+    @property
+    def example(self) -> Tensor:
+        return torch.zeros(1, *self.input_size)
+
+    @property
+    def freeze(self) -> tuple[str, ...]:
+        chosen = self.recipe.model.freeze
+        return frozen_by_default(self.recipe.model.name) if chosen is None else tuple(chosen)
+
+    @cached_property
+    def space(self) -> WidthSpace:
+        return trace(self.model, self.example, freeze=self.freeze)
+
+    @cached_property
+    def whole_train(self) -> ImageData:
+        """All training examples (or the sample that the recipe asks for): what final models learn from."""
+        data, wanted = self._data[0], self.recipe.data.num_train
+        if wanted is None or wanted >= len(data):
+            return data
+        _, sample = stratified_split(data.targets, wanted / len(data), self.recipe.data.split_seed)
+        return data.subset(sample)
+
+    @cached_property
+    def _data(self) -> tuple[ImageData, ImageData]:
+        sets = load_data(self.recipe.data.source, **self.recipe.data.options)
+        is_colour = self.input_size[0] == 3
+        return (to_rgb(sets.train), to_rgb(sets.test)) if is_colour else (sets.train, sets.test)
+
+    @property
+    def test(self) -> ImageData:
+        return self._data[1]
+
+    @cached_property
+    def _halves(self) -> tuple[ImageData, ImageData]:
+        config = self.recipe.data
+        return hold_out(self.whole_train, config.validation_share, config.split_seed)
+
+    @property
+    def train(self) -> ImageData:
+        """What supernets learn from."""
+        return self._halves[0]
+
+    @property
+    def validation(self) -> ImageData:
+        """What widths are scored on."""
+        return self._halves[1]
+
+    def loader(self, data: ImageData, *, augmented_batch: int | None = None) -> DataLoader[Any]:
+        """Batches of a part of the data: augmented ones of that size for training, or plain ones for scoring."""
+        config, size = self.recipe.data, self.input_size[1:]
+        options: dict[str, Any] = {"size": size if len(size) == 2 else None, "num_workers": config.num_workers}
+        if augmented_batch is None:
+            return eval_loader(data, **options)
+        return train_loader(data, augmented_batch, config.augmentation, **options)
+
+    @cached_property
+    def budgets(self) -> list[Budget]:
+        measure = partial(measure_latency, self.model, self.example, self.recipe.search.latency)
+        return parse_budgets(self.recipe.search.budget, self.space, full_latency_ms=measure)
+
+    def feasible(self, budget: Budget) -> Feasible:
+        """The widths under a budget, in the bins of the first stage."""
+        costs: dict[str, Any] = {
+            "flops": self.space.flops,
+            "params": self.space.params,
+            "latency_ms": lambda widths: self._latency_model.predict(widths),
+        }
+        return Feasible(build_bins(self.space, self.recipe.supernet), costs, budget, self.recipe.search.settings.band)
+
+    @cached_property
+    def _latency_model(self) -> LatencyModel:
+        bins = build_bins(self.space, self.recipe.supernet)
+        return fit_latency(self.space, bins, self.example, self.recipe.search.latency)
+
+    def full_costs(self, budget: Budget) -> dict[str, float]:
+        """What the network costs as it is, for every cap of a budget."""
+        costs = {"flops": float(self.space.flops()), "params": float(self.space.params())}
+        if any(cap.cost == "latency_ms" for cap in budget.caps):
+            full = np.array([[group.channels for group in self.space.groups]])
+            costs["latency_ms"] = float(self._latency_model.predict(full)[0])
+        return costs
+
+    def job(self, algorithm: str, *, fixed: bool = False) -> Job:
+        """What supernets are trained and searched with; fixed: with the fixed pattern instead of the recipe's."""
+        recipe, search = self.recipe, self.recipe.search
+        algorithms: dict[str, Algorithm] = {
+            "evolution": search.evolution,
+            "random": search.random,
+            "greedy": search.greedy,
+        }
+        supernet = replace(recipe.supernet, pattern="locally_free", r=0) if fixed else recipe.supernet
+        training = replace(recipe.train, seed=recipe.seed)
+        return Job(
+            train=self.loader(self.train, augmented_batch=training.batch_size),
+            validation=self.loader(self.validation),
+            loss=recipe.loss,
+            metric=search.metric,
+            supernet=supernet,
+            training=training,
+            algorithm=algorithms[algorithm],
+            search=replace(search.settings, seed=recipe.seed),
+            scoring=search.scoring,
+            latency=search.latency,
+            freeze=self.freeze,
+            quiet=self.quiet,
+        )

@@ -1,0 +1,170 @@
+"""Multi-stage search (paper, `multistage` and eq4): each stage starts from the widths that the one before found.
+
+Stage t of T has the budget F0 - (F0 - Fb) t/T and bins of beta / alpha^(t-1). Smallest example: half of 300M FLOPs in
+3 stages with beta 1 and alpha 2 is 250M with beta 1, 200M with beta 0.5, 150M with beta 0.25.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from cafenet.errors import BudgetError
+from cafenet.examples import Data
+from cafenet.metrics import Metric
+from cafenet.scoring import Scorer, ScoringConfig
+from cafenet.search.algorithm import Algorithm
+from cafenet.search.budget import Budget, Cap
+from cafenet.search.evolution import Evolution
+from cafenet.search.latency import LatencySettings
+from cafenet.search.result import SearchResult, read_result, write_result
+from cafenet.search.widths import SearchConfig, WidthSearch
+from cafenet.space import WidthSpace
+from cafenet.supernet import LossFunction, Supernet
+from cafenet.supernet_config import SupernetConfig, build_supernet
+from cafenet.trace import trace
+from cafenet.train import TrainConfig, train_supernet
+
+
+@dataclass(frozen=True)
+class StagesConfig:
+    """How many stages, and what changes between them."""
+
+    num_stages: int = 1
+    """The paper takes 3 on CIFAR-10 and 1 elsewhere."""
+    alpha: float = 2.0
+    """Bins get that much finer each stage."""
+    carry_weights: bool = False
+    """Start each stage from the weights of the one before, instead of the model's own."""
+
+    def __post_init__(self) -> None:
+        if self.num_stages < 1:
+            raise BudgetError(f"num_stages must be at least 1, but got {self.num_stages}")
+        if not self.alpha > 0:
+            raise BudgetError(f"alpha must be positive, but got {self.alpha}")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage's place, budget and bins."""
+
+    number: int
+    budget: Budget
+    beta: float
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What every stage does alike: data and options."""
+
+    train: Dataset[Any] | DataLoader[Any]
+    validation: Data
+    loss: str | LossFunction = "cross_entropy"
+    metric: str | Metric = "accuracy"
+    supernet: SupernetConfig = field(default_factory=SupernetConfig)
+    training: TrainConfig = field(default_factory=TrainConfig)
+    algorithm: Algorithm = field(default_factory=Evolution)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    scoring: ScoringConfig = field(default_factory=ScoringConfig)
+    latency: LatencySettings = field(default_factory=LatencySettings)
+    freeze: tuple[str, ...] = ()
+    quiet: bool = False
+
+
+def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, config: StagesConfig) -> list[Stage]:
+    """The stages to a budget; every cap of it is approached in equal parts."""
+    stages = []
+    for number in range(1, config.num_stages + 1):
+        share = number / config.num_stages
+        is_last = number == config.num_stages
+        caps = tuple(
+            cap if is_last else Cap(cap.cost, full_costs[cap.cost] - (full_costs[cap.cost] - cap.limit) * share)
+            for cap in budget.caps
+        )
+        text = budget.text if is_last else f"{budget.text} (stage {number} of {config.num_stages})"
+        stages.append(Stage(number, Budget(text, caps), beta / config.alpha ** (number - 1)))
+    return stages
+
+
+def search_in_stages(
+    model: nn.Module,
+    example_inputs: Any,
+    budget: Budget,
+    job: Job,
+    config: StagesConfig,
+    directory: Path,
+    full_costs: Mapping[str, float],
+) -> SearchResult:
+    """Train and search stage after stage; each keeps its supernet, study and result in a directory of its own.
+
+    A second call continues where the first one stopped. The channels of the result are the original model's.
+    """
+    current, carried = model, None
+    kept: dict[str, list[int]] = {}
+    result: SearchResult | None = None
+    for stage in plan_stages(budget, full_costs, job.supernet.beta, config):
+        place = directory / f"stage-{stage.number}"
+        space = trace(current, example_inputs, freeze=job.freeze)
+        supernet, result = run_stage(carried or current, space, stage, job, place)
+        kept = composed(kept, result.channels)
+        current = space.extract(channels=result.channels)
+        carried = space.extract(channels=result.channels, model=supernet.model) if config.carry_weights else None
+    assert result is not None
+    return replace(result, channels=kept, widths={name: len(channels) for name, channels in kept.items()})
+
+
+def run_stage(
+    weights: nn.Module, space: WidthSpace, stage: Stage, job: Job, directory: Path
+) -> tuple[Supernet, SearchResult]:
+    """One stage: train the supernet, search it for one budget."""
+    supernet, (result,) = run_supernet(weights, space, [stage.budget], job, directory, beta=stage.beta)
+    return supernet, result
+
+
+def run_supernet(
+    weights: nn.Module,
+    space: WidthSpace,
+    budgets: Sequence[Budget],
+    job: Job,
+    directory: Path,
+    *,
+    beta: float | None = None,
+) -> tuple[Supernet, list[SearchResult]]:
+    """Train one supernet and search it for every budget, or read what was found before."""
+    supernet = train_stage(weights, space, job, directory, beta=beta)
+    files = {
+        budget.text: directory / f"result-{_file_name(job.algorithm.name, budget.text)}.json" for budget in budgets
+    }
+    missing = [budget for budget in budgets if not files[budget.text].exists()]
+    if missing:
+        scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, config=job.scoring)
+        search = WidthSearch(scorer, job.algorithm, job.search, job.latency)
+        found = search.run(missing, directory / "trials.journal", quiet=job.quiet)
+        for budget, result in zip(missing, found, strict=True):
+            write_result(result, files[budget.text])
+    return supernet, [read_result(files[budget.text]) for budget in budgets]
+
+
+def train_stage(
+    weights: nn.Module, space: WidthSpace, job: Job, directory: Path, *, beta: float | None = None
+) -> Supernet:
+    """The trained supernet of a stage, continued from its checkpoint or complete already."""
+    supernet = build_supernet(weights, space, job.supernet, beta=beta, seed=job.training.seed)
+    train_supernet(supernet, job.train, job.training, loss=job.loss, directory=directory, quiet=job.quiet)
+    return supernet
+
+
+def composed(before: Mapping[str, list[int]], after: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    """Channels of a model cut from a cut model, as those of the first: of (0, 2, 5), channels (0, 2) are (0, 5)."""
+    kept = dict(before)
+    for name, channels in after.items():
+        kept[name] = [before[name][channel] for channel in channels] if name in before else list(channels)
+    return kept
+
+
+def _file_name(algorithm: str, budget: str) -> str:
+    plain = "".join(character if character.isalnum() or character == "." else "-" for character in budget)
+    return f"{algorithm}-{plain}".strip("-")
