@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from cafenet.calling import call_arguments
+from cafenet.examples import Examples
 from cafenet.layout import Subnet, cuts
 from cafenet.slicing import slice_tensors
 from cafenet.supernet import Supernet
@@ -43,6 +44,18 @@ class PreparedSubnet:
             for each in inputs:
                 if norms:
                     self.run(each)
+
+
+def recalibrate_model(model: nn.Module, examples: Examples, batch_size: int = 128) -> None:
+    """Renew a plain model's batch-norm statistics in place: their average over batches of these examples."""
+    with _collecting_statistics(model) as norms, torch.no_grad():
+        buffers = dict(model.named_buffers())
+        for path in norms:
+            _reset_statistics(buffers, path)
+        if norms:
+            for inputs, _ in examples.batches(0, examples.size, batch_size):
+                args, kwargs = call_arguments(inputs)
+                model(*args, **kwargs)
 
 
 def has_statistics(model: nn.Module) -> bool:

@@ -74,6 +74,15 @@ class Job:
     quiet: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class StagesResult:
+    """What the last stage found, in terms of the original model."""
+
+    result: SearchResult
+    slim: nn.Module
+    """The widths found, with the last supernet's weights."""
+
+
 def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, config: StagesConfig) -> list[Stage]:
     """The stages to a budget; every cap of it is approached in equal parts."""
     stages = []
@@ -97,23 +106,25 @@ def search_in_stages(
     config: StagesConfig,
     directory: Path,
     full_costs: Mapping[str, float],
-) -> SearchResult:
+) -> StagesResult:
     """Train and search stage after stage; each keeps its supernet, study and result in a directory of its own.
 
     A second call continues where the first one stopped. The channels of the result are the original model's.
     """
-    current, carried = model, None
+    current, weights = model, model
     kept: dict[str, list[int]] = {}
     result: SearchResult | None = None
     for stage in plan_stages(budget, full_costs, job.supernet.beta, config):
         place = directory / f"stage-{stage.number}"
         space = trace(current, example_inputs, freeze=job.freeze)
-        supernet, result = run_stage(carried or current, space, stage, job, place)
+        supernet, result = run_stage(weights, space, stage, job, place)
         kept = composed(kept, result.channels)
         current = space.extract(channels=result.channels)
-        carried = space.extract(channels=result.channels, model=supernet.model) if config.carry_weights else None
+        slim = space.extract(channels=result.channels, model=supernet.model)
+        weights = slim if config.carry_weights else current
     assert result is not None
-    return replace(result, channels=kept, widths={name: len(channels) for name, channels in kept.items()})
+    widths = {name: len(channels) for name, channels in kept.items()}
+    return StagesResult(replace(result, channels=kept, widths=widths), slim)
 
 
 def run_stage(

@@ -86,7 +86,7 @@ def _searched(workload: Workload, directory: Path, algorithm: str, label: str, *
     for budget in workload.budgets:
         place = directory / Entry(algorithm, budget.text, None).key
         full = workload.full_costs(budget)
-        result = search_in_stages(workload.model, workload.example, budget, job, stages, place, full)
+        result = search_in_stages(workload.model, workload.example, budget, job, stages, place, full).result
         yield Entry(label, budget.text, dict(result.channels), result.score)
 
 

@@ -85,13 +85,13 @@ class Contest:
         return self._known(taken, bar) or self._scored_now(taken, bar, label, exact=False)
 
     def _known(self, taken: IntArray, bar: Score | None) -> ScoredWidth | None:
-        """A score that serves: this search's own, so that a resumed search repeats itself, or the oldest of others.
+        """A score that serves: this search's own, so that a resumed search repeats itself, or the oldest other one.
 
         A width that another search dropped counts if it would be dropped again.
         """
-        known = [each for each in self._store.get(taken) if not each.is_exact]
+        known = self._store.get(taken)
         for each in known:
-            if each.search == self._search:
+            if each.search == self._search and not each.is_exact:
                 return each
         for each in known:
             if each.score.is_complete or (bar is not None and each.score.value + each.score.standard_error < bar.value):
@@ -99,7 +99,11 @@ class Contest:
         return None
 
     def _known_exactly(self, taken: IntArray) -> ScoredWidth | None:
-        return next((each for each in self._store.get(taken) if each.is_exact), None)
+        """A score of all candidates on all examples; one that was never raced, for want of a rival, is such a score."""
+        for each in self._store.get(taken):
+            if each.is_exact or (each.score.is_complete and each.score.num_candidates == 1):
+                return each
+        return None
 
     def _scored_now(self, taken: IntArray, bar: Score | None, label: str, *, exact: bool) -> ScoredWidth | None:
         claim = None

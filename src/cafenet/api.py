@@ -1,0 +1,113 @@
+"""The whole search in one call, for a user's own model and data."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from cafenet.calling import unwrap
+from cafenet.examples import Data, hold_examples
+from cafenet.metrics import Metric
+from cafenet.recalibration import recalibrate_model
+from cafenet.retrain import initialised, train_model
+from cafenet.scoring import ScoringConfig
+from cafenet.search.algorithm import Algorithm
+from cafenet.search.budget import parse_budget
+from cafenet.search.evolution import Evolution
+from cafenet.search.latency import LatencySettings, measure_latency
+from cafenet.search.result import SearchResult
+from cafenet.search.widths import SearchConfig
+from cafenet.space import WidthSpace
+from cafenet.stages import Job, StagesConfig, search_in_stages
+from cafenet.supernet import LossFunction
+from cafenet.supernet_config import SupernetConfig
+from cafenet.trace import trace
+from cafenet.train import TrainConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a search hands back."""
+
+    model: nn.Module
+    """The slim model: trained from scratch where `retrain` was given, else with the supernet's weights."""
+    result: SearchResult
+    space: WidthSpace
+    """Of the original model."""
+
+
+def search(
+    model: nn.Module,
+    example_inputs: Any,
+    train: Dataset[Any] | DataLoader[Any],
+    val: Data,
+    budget: str = "50%",
+    *,
+    loss: str | LossFunction = "cross_entropy",
+    metric: str | Metric = "accuracy",
+    training: TrainConfig | None = None,
+    retrain: TrainConfig | None = None,
+    supernet: SupernetConfig | None = None,
+    algorithm: Algorithm | None = None,
+    stages: StagesConfig | None = None,
+    settings: SearchConfig | None = None,
+    scoring: ScoringConfig | None = None,
+    latency: LatencySettings | None = None,
+    freeze: tuple[str, ...] = (),
+    directory: str | Path | None = None,
+    quiet: bool = False,
+) -> Found:
+    """Find the best widths of a model within a budget ("50%", "150M", "1.5M params", "12ms") and return the slim model.
+
+    train, val: data that the supernet learns from and that widths are scored on; keep the test set out of both.
+    training: of the supernet. retrain: of the slim model, from fresh weights; None keeps the supernet's weights.
+    directory: where checkpoints, scores and results go; a second call with the same one continues the first.
+    The model itself is not changed.
+    """
+    model = unwrap(model)
+    job = Job(
+        train=train,
+        validation=val,
+        loss=loss,
+        metric=metric,
+        supernet=supernet or SupernetConfig(),
+        training=training or TrainConfig(),
+        algorithm=algorithm or Evolution(),
+        search=settings or SearchConfig(),
+        scoring=scoring or ScoringConfig(),
+        latency=latency or LatencySettings(),
+        freeze=freeze,
+        quiet=quiet,
+    )
+    space = trace(model, example_inputs, freeze=freeze)
+    measure = partial(measure_latency, model, example_inputs, job.latency)
+    parsed = parse_budget(budget, space, full_latency_ms=measure)
+    full = {"flops": float(space.flops()), "params": float(space.params())}
+    if any(cap.cost == "latency_ms" for cap in parsed.caps):
+        full["latency_ms"] = measure()
+    with _place(directory) as place:
+        found = search_in_stages(model, example_inputs, parsed, job, stages or StagesConfig(), place, full)
+        if retrain is None:
+            slim = found.slim
+            recalibrate_model(slim, hold_examples(train, "training data", num_examples=job.scoring.calibration_size))
+        else:
+            start = space.extract(channels=found.result.channels, model=initialised(model, retrain.seed))
+            slim = train_model(
+                start, example_inputs, train, retrain, loss=loss, directory=place / "retrain", quiet=quiet
+            )
+    return Found(slim, found.result, space)
+
+
+@contextmanager
+def _place(directory: str | Path | None) -> Iterator[Path]:
+    if directory is not None:
+        yield Path(directory)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
