@@ -49,6 +49,7 @@ def train_model(
     distill: DistillConfig | None = None,
     directory: str | Path | None = None,
     quiet: bool = False,
+    title: str = "model",
 ) -> nn.Module:
     """A trained copy of the model; with a directory, a second call continues where the first one stopped."""
     config = TrainConfig() if config is None else config
@@ -58,7 +59,7 @@ def train_model(
         data = with_inputs(data, config.batch_size)
         loss = Distillation(teacher, loss, distill or DistillConfig(), config.label_smoothing)
         config = replace(config, label_smoothing=0.0)
-    train_supernet(whole, data, config, loss=loss, directory=directory, quiet=quiet, name="model")
+    train_supernet(whole, data, config, loss=loss, directory=directory, quiet=quiet, name="model", title=title)
     return whole.model
 
 

@@ -164,7 +164,9 @@ def train_stage(
 ) -> Supernet:
     """The trained supernet of a stage, continued from its checkpoint or complete already."""
     supernet = build_supernet(weights, space, job.supernet, beta=beta, seed=job.training.seed)
-    train_supernet(supernet, job.train, job.training, loss=job.loss, directory=directory, quiet=job.quiet)
+    train_supernet(
+        supernet, job.train, job.training, loss=job.loss, directory=directory, quiet=job.quiet, title=directory.name
+    )
     return supernet
 
 

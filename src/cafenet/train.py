@@ -49,10 +49,11 @@ def train_supernet(
     tensorboard: bool = False,
     max_steps: int | None = None,
     name: str = "supernet",
+    title: str | None = None,
 ) -> TrainResult:
     """Train the supernet in place; with a directory, a second call continues where the first one stopped.
 
-    name: what progress is shown as, and the checkpoint's file name without `.pt`.
+    name: the checkpoint's file name without `.pt`; title: what progress is shown as, by default the same.
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
     config = TrainConfig() if config is None else config
@@ -61,7 +62,7 @@ def train_supernet(
     journal = Journal(
         trainer.directory if team.is_first else None,
         trainer.total_steps,
-        title=name,
+        title=title or name,
         quiet=quiet or not team.is_first,
         tensorboard=tensorboard and team.is_first,
     )

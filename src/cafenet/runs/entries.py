@@ -111,6 +111,7 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
             loss=recipe.loss,
             directory=place,
             quiet=workload.quiet,
+            title=f"random width {number + 1} of {len(rows)}",
         )
         scores.append(evaluate(trained, workload.loader(workload.validation))["accuracy"])
         write_json(place / "validation.json", {"accuracy": scores[-1]})

@@ -37,6 +37,7 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
         distill=workload.recipe.retrain.distill,
         directory=place,
         quiet=workload.quiet,
+        title=f"{entry.method} {entry.budget} seed {seed}".replace("  ", " "),
     )
     save(trained, place / "slim.pt")
     result = evaluate(trained, workload.loader(workload.test))

@@ -20,7 +20,7 @@ from cafenet.examples import Data
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
-from cafenet.search.algorithm import Algorithm
+from cafenet.search.algorithm import Algorithm, Proposals
 from cafenet.search.budget import Budget, parse_budgets
 from cafenet.search.contest import Contest
 from cafenet.search.evolution import Evolution
@@ -130,25 +130,19 @@ class WidthSearch:
         total = self.algorithm.num_widths(feasible)
         progress = _Progress(total, f"search {budget.text}", quiet)
         contest = Contest(self.scorer, store, self._costs, name, progress)
-        rng = np.random.default_rng((seed, 0))
+        measured: dict[str, float] = {}
         try:
-            proposals = self.algorithm.proposals(feasible, rng)
-            proposal = next(proposals)
-            while True:
-                proposal = proposals.send(contest.values(proposal))
-        except StopIteration:
-            pass
+            _drive(self.algorithm.proposals(feasible, np.random.default_rng((seed, 0))), contest)
+            best = pick_best(
+                contest,
+                feasible,
+                np.random.default_rng((seed, 1)),
+                min_usage=self.config.min_usage,
+                num_finalists=self.config.num_finalists,
+                refuses=partial(self._refusal, budget, measured),
+            )
         finally:
             progress.close()
-        measured: dict[str, float] = {}
-        best = pick_best(
-            contest,
-            feasible,
-            np.random.default_rng((seed, 1)),
-            min_usage=self.config.min_usage,
-            num_finalists=self.config.num_finalists,
-            refuses=partial(self._refusal, budget, measured),
-        )
         return self._result(best, budget, contest, feasible, measured)
 
     def _result(
@@ -220,11 +214,21 @@ class WidthSearch:
         }
 
 
+def _drive(proposals: Proposals, contest: Contest) -> None:
+    """Score what is proposed until nothing more is."""
+    try:
+        proposal = next(proposals)
+        while True:
+            proposal = proposals.send(contest.values(proposal))
+    except StopIteration:
+        pass
+
+
 class _Progress:
-    """The journal's bar, with the best score so far and the rate."""
+    """The journal's bar, with the best score so far and the rate; the final scores come after the last step."""
 
     def __init__(self, total: int, title: str, quiet: bool) -> None:
-        self._journal = Journal(None, total, title=title, quiet=quiet)
+        self._journal, self._total = Journal(None, total, title=title, quiet=quiet), total
         self._journal.start(0)
         self._number, self._best, self._start = 0, -math.inf, time.monotonic()
 
@@ -232,11 +236,16 @@ class _Progress:
         self._number += 1
         if scored.score.is_complete:
             self._best = max(self._best, scored.score.value)
-        rate = 60 * self._number / max(time.monotonic() - self._start, 1e-9)
-        self._journal.show(self._number, f"{scored.label}, best {self._best:.4g}, {rate:.0f} widths/min")
+        self._journal.show(min(self._number, self._total - 1), f"{scored.label}, {self._note()}")
 
     def close(self) -> None:
+        """Show the last state and put the terminal back in order."""
+        self._journal.show(self._total, self._note())
         self._journal.close()
+
+    def _note(self) -> str:
+        rate = 60 * self._number / max(time.monotonic() - self._start, 1e-9)
+        return f"best {self._best:.4g}, {rate:.0f} widths/min"
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
