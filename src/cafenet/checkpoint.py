@@ -21,7 +21,8 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
         torch.save({"format": FORMAT, "format_version": FORMAT_VERSION, **content}, temporary)
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"the checkpoint {path} cannot be written: {error}; the last one is kept") from error
+        reason = "the disk may be full" if "inline_container" in str(error) else error  # what torch calls its file
+        raise CheckpointError(f"the checkpoint {path} cannot be written: {reason}; the last one is kept") from error
     finally:
         with suppress(OSError):  # a directory that is not there has nothing to remove
             temporary.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """The `cafenet` command: parses the command line, calls the package, prints the result."""
 
 import argparse
+import errno
 import sys
 from collections.abc import Callable, Sequence
 
@@ -14,6 +15,8 @@ start here:
   cafenet run demo                               the whole job on embedded data, in some minutes
   cafenet recipes                                what else is shipped
 """
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,9 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command(args)
     except CafeNetError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_sentence(error)}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        print(f"error: the disk must have room, but: {error}; what was written before is kept", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print(f"stopped: {stop or 'what is done is kept; the same command continues'}", file=sys.stderr)
         return 130
     return 0
+
+
+def _sentence(error: CafeNetError) -> str:
+    """What an error says; from a data loader's worker it comes inside a traceback, as the last line."""
+    text = str(error)
+    return text.rstrip().splitlines()[-1].partition(": ")[2] if text.startswith("Caught ") else text

@@ -104,7 +104,9 @@ class Reference:
     flops: str = ""
     params: str = ""
     accuracy: str = ""
+    top5: str = ""
     source: str = ""
+    """Where it is published: a table, a section or an appendix by its label."""
 
 
 @dataclass(frozen=True)

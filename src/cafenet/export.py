@@ -40,7 +40,7 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
             expected = _outputs(model(*args, **kwargs))
             found = _WRITERS[kind](model, args, kwargs, temporary)
         difference = _difference(expected, found)
-        if difference > _TOLERANCE:
+        if not difference <= _TOLERANCE:
             raise ExportError(
                 f"a written model must give the same outputs, but {target} differs by {difference:.2g} of the largest"
             )
@@ -115,6 +115,8 @@ def _outputs(output: Any) -> list[Tensor]:
 def _difference(expected: list[Tensor], found: list[Tensor]) -> float:
     if [tensor.shape for tensor in expected] != [tensor.shape for tensor in found]:
         return float("inf")
+    if any(bool(tensor.isnan().any()) for tensor in found):
+        return float("nan")
     pairs = list(zip(expected, found, strict=True))
     largest = max((float(tensor.abs().max()) for tensor, _ in pairs), default=0.0)
     return max((float((tensor - other).abs().max()) for tensor, other in pairs), default=0.0) / max(largest, 1e-12)

@@ -48,7 +48,8 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
         torch.save(content, temporary)
         temporary.replace(target)
     except (OSError, RuntimeError) as error:  # torch.save raises the latter where a directory is missing
-        raise SlimFileError(f"{target} cannot be written: {error}") from error
+        reason = "the disk may be full" if "inline_container" in str(error) else error  # what torch calls its file
+        raise SlimFileError(f"{target} cannot be written: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

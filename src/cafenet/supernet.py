@@ -152,7 +152,7 @@ class Supernet(nn.Module):
             ]
             return self.reduce(self._trial_losses(parts, [prepared[number] for number in numbers], loss_fn))
 
-        return self.choice.best(len(candidates), min(sizes), losses)
+        return self.choice.best(len(candidates), min(sizes), losses, self.generator)
 
     def trial_losses(self, batch: Batch, candidates: list[Subnet], loss_fn: LossFunction) -> list[float]:
         """The exact loss of every candidate on the whole batch, leaving no trace."""

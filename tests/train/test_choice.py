@@ -8,6 +8,10 @@ from cafenet.choice import Exact, Race
 from cafenet.errors import BinError
 
 
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
 class Examples:
     """Known losses, candidates x examples; notes how much of them was looked at."""
 
@@ -30,48 +34,64 @@ def noisy(num_candidates: int, num_examples: int, seed: int) -> np.ndarray:
 
 def test_exact_sees_everything_and_takes_the_minimum():
     examples = Examples(np.array([[3.0, 1.0], [1.0, 2.0], [2.0, 2.0]]))
-    assert Exact().best(3, 2, examples) == (1, [2.0, 1.5, 2.0])
+    assert Exact().best(3, 2, examples, generator()) == (1, [2.0, 1.5, 2.0])
     assert examples.looked == 6
 
 
 def test_of_equal_candidates_the_first_is_taken():
-    assert Exact().best(3, 2, Examples(np.ones((3, 2))))[0] == 0
+    assert Exact().best(3, 2, Examples(np.ones((3, 2))), generator())[0] == 0
 
 
 @pytest.mark.parametrize("num_candidates", [2, 3, 4])  # more candidates begin on a smaller part
 @pytest.mark.parametrize("seed", range(3))
 def test_a_race_over_the_whole_batch_is_exact(num_candidates, seed):
     table = np.random.default_rng(seed).normal(size=(num_candidates, 64))
-    raced = Race(chunk=1.0).best(num_candidates, 64, Examples(table))
-    assert raced == Exact().best(num_candidates, 64, Examples(table))
+    raced = Race(chunk=1.0).best(num_candidates, 64, Examples(table), generator())
+    assert raced == Exact().best(num_candidates, 64, Examples(table), generator())
 
 
-def test_the_rounds_of_three_candidates_by_hand():
-    # 64 examples in chunks of 16: all three see one chunk, the better two see two more, and the last one is not used
+def test_three_candidates_are_compared_on_a_quarter():
     table = np.zeros((3, 64))
+    table[:, :16] = [[1.0], [2.0], [3.0]]
+    table[:, 16:] = [[9.0], [1.0], [0.0]]  # would change the order, but is not seen
+    examples = Examples(table)
+    assert Race().best(3, 64, examples, generator()) == (0, [1.0, 2.0, 3.0])
+    assert examples.looked == 3 * 16
+
+
+def test_the_rounds_of_four_candidates_by_hand():
+    # 64 examples in chunks of 16: all four see one chunk, the better two see two more, and the last one is not used
+    table = np.zeros((4, 64))
     table[0, :16], table[0, 16:] = 1.0, 5.5
     table[1, :16], table[1, 16:] = 2.0, 3.5
     table[2, :16], table[2, 16:] = 4.0, 0.0  # best in the end, but out by then
+    table[3, :16] = 5.0
     examples = Examples(table)
-    assert Race(chunk=0.25).best(3, 64, examples) == (1, [4.0, 3.0, 4.0])
-    assert examples.looked == 3 * 16 + 2 * 32
+    assert Race(chunk=0.25).best(4, 64, examples, generator()) == (1, [4.0, 3.0, 4.0, 5.0])
+    assert examples.looked == 4 * 16 + 2 * 32
+
+
+def test_every_candidate_of_many_enters_now_and_then():
+    drawn, chance = set(), generator()
+    for _ in range(20):
+        _, seen = Race().best(35, 256, Examples(np.ones((35, 256))), chance)
+        entered = np.flatnonzero(np.isfinite(seen))
+        assert len(entered) == 12
+        drawn |= set(entered.tolist())
+    assert drawn == set(range(35))
 
 
 @pytest.mark.parametrize(
-    ("num_candidates", "plan"),
-    [
-        (2, (1 / 8, [(3, 2)])),
-        (3, (1 / 8, [(1, 3), (2, 2)])),
-        (10, (1 / 16, [(1, 10), (2, 4), (4, 2)])),
-        (35, (1 / 32, [(1, 35), (2, 14), (4, 6), (8, 2)])),
-    ],
+    ("num_candidates", "rounds"),
+    [(2, [(2, 2)]), (3, [(2, 3)]), (10, [(1, 6), (2, 2)]), (35, [(1, 12), (2, 4), (2, 2)])],
 )
-def test_the_plan_for_a_batch_of_256(num_candidates, plan):
-    assert Race().plan(num_candidates, 256) == plan
+def test_the_plan_for_a_batch_of_256(num_candidates, rounds):
+    assert Race().plan(num_candidates, 256) == (1 / 8, rounds)
 
 
 def test_small_batches_have_larger_chunks_and_fewer_rounds():
-    assert Race().plan(3, 16) == (0.5, [(1, 3), (1, 2)])  # chunks of at least 8 examples
+    assert Race().plan(10, 16) == (0.5, [(1, 6), (1, 2)])  # chunks of at least 8 examples
+    assert Race().plan(3, 16) == (0.5, [(2, 3)])
     assert Race().plan(3, 4) == (1.0, [(1, 3)])
 
 
@@ -86,8 +106,8 @@ def test_a_race_looks_at_a_part_and_finds_a_candidate_that_is_best_everywhere(nu
     for seed in range(5):
         table = noisy(num_candidates, 256, seed)  # the order of candidates is the same on every example
         examples = Examples(table)
-        winner, seen = Race().best(num_candidates, 256, examples)
-        assert winner == int(np.argmin(table.mean(axis=1)))
+        winner, seen = Race().best(num_candidates, 256, examples, generator())
+        assert winner == int(np.nanargmin(np.where(np.isfinite(seen), table.mean(axis=1), np.nan)))
         assert len(seen) == num_candidates
         assert examples.looked < 0.5 * table.size
 
@@ -100,5 +120,5 @@ def test_a_race_never_leaves_the_batch(batch_size, num_candidates):
         assert 0 <= start < stop <= 1 + 1e-9
         return torch.tensor([float(number == 0) for number in numbers], dtype=torch.float64)
 
-    winner, _ = Race().best(num_candidates, batch_size, losses)
+    winner, _ = Race().best(num_candidates, batch_size, losses, generator())
     assert 1 <= winner < num_candidates

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from cafenet.errors import RecipeError
 from cafenet.recipes import load_recipe, recipe_parser
 from cafenet.runs.results import claims, results_table
 from cafenet.runs.run import Step, run_recipe
@@ -50,7 +51,7 @@ def _run(args: argparse.Namespace) -> None:
         recipe_parser(prog="cafenet run RECIPE", usage="cafenet run RECIPE [flags]").print_help()
         return
     if args.recipe is None:
-        raise SystemExit("error: give a recipe, a .yaml file or one of `cafenet recipes`")
+        raise RecipeError("give a recipe, a .yaml file or one of `cafenet recipes`")
     sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).stem

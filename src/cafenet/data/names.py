@@ -5,6 +5,7 @@ A name is `fashion`, which is always there, or `KIND:PATH`:
     fashion    npz:data/cifar10    cifar10:data    cifar100:data    folder:data/imagenet    celeba:data/celeba
 """
 
+import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
@@ -31,7 +32,12 @@ def load_data(name: str, **options: Any) -> DataSets:
     if name == "fashion" and not options:
         return fashion_mnist()
     if kind in _KINDS and path:
-        return _KINDS[kind](path, **options)
+        known = [option for option in inspect.signature(_KINDS[kind]).parameters if option not in ("path", "root")]
+        unknown = [option for option in options if option not in known]
+        if unknown:
+            raise DataError(f"{kind} data takes the options {', '.join(known)}, but got {', '.join(unknown)}")
+        # lists are how YAML writes a size
+        return _KINDS[kind](path, **{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
     forms = ", ".join(["fashion", *(f"{known}:PATH" for known in _KINDS)])
     if name == "fashion":
         raise DataError(f"fashion takes no options, but got {', '.join(options)}")

@@ -1,4 +1,4 @@
-"""The networks of the paper by name, as `cafenet:NAME`, each with the input size that the paper's FLOPs are for."""
+"""The networks of the paper and of the demo by name, as `cafenet:NAME`, each with the input size of its FLOPs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cafenet.errors import ModelNameError
-from cafenet.models import celeba, cifar_mobilenet_v2, cifar_vgg, efficientnet, mobilenet_v2, resnet
+from cafenet.models import celeba, cifar_mobilenet_v2, cifar_vgg, efficientnet, mobilenet_v2, plain_cnn, resnet
 from cafenet.models.scaling import scale_to_flops
 
 IMAGENET = (3, 224, 224)
@@ -24,6 +24,7 @@ class PaperModel:
 
 
 PAPER_MODELS = {
+    "plain_cnn": PaperModel(plain_cnn.plain_cnn, (1, 28, 28)),
     "cifar_vgg19": PaperModel(cifar_vgg.vgg19_bn, CIFAR),
     "cifar_mobilenet_v2": PaperModel(cifar_mobilenet_v2.mobilenet_v2, CIFAR),
     "resnet18": PaperModel(resnet.resnet18, IMAGENET),

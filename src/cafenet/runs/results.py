@@ -1,5 +1,6 @@
 """The table at the end of a run: what each method costs and reaches, with the differences that may be claimed."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
@@ -41,11 +42,16 @@ def as_document(rows: Sequence[Row], references: Sequence[Reference]) -> dict[st
     return {
         "rows": [vars(row) for row in rows],
         "comparisons": [
-            {"first": first.method, "second": second.method, "budget": first.budget, **vars(difference)}
+            {"first": first.method, "second": second.method, "budget": first.budget, **_finite(difference)}
             for first, second, difference in comparisons(rows)
         ],
         "reference": [vars(reference) for reference in references],
     }
+
+
+def _finite(difference: PairedDifference) -> dict[str, Any]:
+    """One pair has no interval: JSON has no infinity."""
+    return {name: value if math.isfinite(value) else None for name, value in vars(difference).items()}
 
 
 def comparisons(rows: Sequence[Row]) -> list[tuple[Row, Row, PairedDifference]]:

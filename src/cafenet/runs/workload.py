@@ -13,17 +13,20 @@ from cafenet.config import Recipe
 from cafenet.data import ImageData, eval_loader, hold_out, load_data, stratified_split, to_rgb, train_loader
 from cafenet.errors import DataError, RecipeError
 from cafenet.evaluate import predictions
+from cafenet.feed import Feed
 from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model
 from cafenet.models.paper import frozen_by_default
+from cafenet.optim import build_optimizer
 from cafenet.search.algorithm import Algorithm
 from cafenet.search.budget import Budget, parse_budgets
 from cafenet.search.feasible import Feasible
 from cafenet.search.latency import LatencyModel, fit_latency, measure_latency
 from cafenet.space import WidthSpace
 from cafenet.stages import Job
-from cafenet.supernet_config import build_bins
+from cafenet.supernet_config import build_bins, build_supernet
 from cafenet.trace import trace
+from cafenet.train_config import check_config
 
 
 class Workload:
@@ -33,11 +36,8 @@ class Workload:
         self.recipe, self.quiet = recipe, quiet
 
     def check(self) -> None:
-        """Everything that can be known before long work: names, data, labels, budgets, the smallest subnet."""
-        if not self.recipe.retrain.seeds:
-            raise RecipeError("retrain.seeds must hold at least one seed, but is empty")
-        if not self.recipe.search.algorithms:
-            raise RecipeError("search.algorithms must hold at least one of evolution, random, greedy, but is empty")
+        """Everything that can be known before long work: names, data, labels, options, budgets, the smallest subnet."""
+        self._check_options()
         batch = next(iter(self.loader(self.validation)))
         try:
             output, _ = predictions(self.model, [batch])
@@ -46,10 +46,62 @@ class Workload:
                 f"the model {self.recipe.model.name} must take inputs of shape {list(batch[0].shape[1:])}, but: "
                 f"{str(error).splitlines()[0]}; see model.options, model.input_size and data.source"
             ) from error
-        for part in (self.train.targets, self.test.targets):
-            check_target(self.recipe.loss, output[:1].expand(len(part), *output.shape[1:]), part)
+        self._check_targets(output)
+        build_supernet(self.model, self.space, self.recipe.supernet)
         for budget in self.budgets:
             self.feasible(budget)
+        self._check_trainings()
+
+    def _check_options(self) -> None:
+        """Mistakes that need neither model nor data, all in one message."""
+        recipe, seeds = self.recipe, self.recipe.retrain.seeds
+        problems = []
+        if not seeds or len(set(seeds)) < len(seeds):
+            problems.append(f"retrain.seeds must hold at least one seed, each once, but is {list(seeds)}")
+        if not recipe.search.algorithms:
+            problems.append("search.algorithms must hold at least one of evolution, random, greedy, but is empty")
+        if recipe.retrain.teacher == "original" and not recipe.baselines.original:
+            problems.append("retrain.teacher original needs baselines.original true, but it is false")
+        if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
+            problems.append(f"retrain.start supernet needs one stage, but there are {recipe.stages.num_stages}")
+        if recipe.baselines.random_widths < 0:
+            problems.append(f"baselines.random_widths must be 0 or more, but is {recipe.baselines.random_widths}")
+        if recipe.data.num_workers is not None and recipe.data.num_workers < 0:
+            problems.append(f"data.num_workers must be 0 or more, but is {recipe.data.num_workers}")
+        if recipe.data.num_train is not None and recipe.data.num_train < 1:
+            problems.append(f"data.num_train must be 1 or more, but is {recipe.data.num_train}")
+        if problems:
+            raise RecipeError("; ".join(problems))
+
+    def _check_targets(self, output: Tensor) -> None:
+        """Labels and outputs must fit each other and the loss."""
+        data, loss = self.whole_train, self.recipe.loss
+        if data.is_multi_label != (loss == "bce"):
+            kind = "attributes" if data.is_multi_label else "classes"
+            raise DataError(f"the loss must be bce for attributes alone, but is {loss} for the {kind} of {data.name}")
+        for part in (data.targets, self.test.targets):
+            check_target(loss, output[:1].expand(len(part), *output.shape[1:]), part)
+        if output.shape[1] != len(data.classes):
+            raise DataError(
+                f"the model must have one output a class, but {self.recipe.model.name} has {output.shape[1]} and "
+                f"{data.name} has {len(data.classes)} classes; see model.options"
+            )
+
+    def _check_trainings(self) -> None:
+        """The options of every training, and that its data fill a step."""
+        recipe = self.recipe
+        final, random = recipe.retrain.train, recipe.baselines.random_epochs
+        trainings = [(replace(recipe.train, seed=recipe.seed), self.train)]
+        trainings += [(replace(final, seed=seed), self.whole_train) for seed in recipe.retrain.seeds]
+        if recipe.baselines.random_widths:
+            trainings.append((replace(final, seed=recipe.seed, epochs=random), self.train))
+        for config, data in trainings:
+            check_config(config, torch.device("cpu"))
+            build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
+            loader = self.loader(data, augmented_batch=config.batch_size)
+            Feed(loader, batch_size=config.batch_size, accumulate=config.accumulate)
+        if recipe.retrain.teacher not in (None, "original"):
+            load_model(str(recipe.retrain.teacher))
 
     def build(self, seed: int) -> nn.Module:
         """The full network with fresh weights that depend on the seed alone."""
@@ -90,8 +142,10 @@ class Workload:
     @cached_property
     def _data(self) -> tuple[ImageData, ImageData]:
         sets = load_data(self.recipe.data.source, **self.recipe.data.options)
-        is_colour = self.input_size[0] == 3
-        return (to_rgb(sets.train), to_rgb(sets.test)) if is_colour else (sets.train, sets.test)
+        is_grey = isinstance(sets.train.images, Tensor) and sets.train.images.shape[1] == 1
+        if is_grey and self.input_size[0] == 3:
+            return to_rgb(sets.train), to_rgb(sets.test)
+        return sets.train, sets.test
 
     @property
     def test(self) -> ImageData:

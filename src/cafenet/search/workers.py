@@ -1,15 +1,15 @@
 """Workers on one machine: processes that run the same search on the same study and divide the machine's threads."""
 
+import multiprocessing
 import pickle
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-import torch.multiprocessing as multiprocessing
 
 from cafenet.errors import StoreError
 from cafenet.search.budget import Budget
@@ -24,33 +24,42 @@ def local_workers(
 ) -> Iterator[str | Path]:
     """Start num_workers - 1 helpers; the caller is the last worker and ends them. Gives the storage they share.
 
-    A worker that dies is missed by nobody: its claim is taken over.
+    A worker that dies is missed by nobody: its claim is taken over, and at the end there is a warning. The search goes
+    to the helpers in a file that they map into memory, because shared tensors take an open file each.
     """
     threads_before = torch.get_num_threads()
     num_threads = max(1, threads_before // num_workers)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory:
         shared = storage if storage is not None else Path(directory) / "trials.journal"
+        path = Path(directory) / "search.pt"
+        _save(search, path)
         helpers = [
-            context.Process(target=_help, args=(search, budgets, shared, study, num_threads), daemon=True)
+            context.Process(target=_help, args=(path, budgets, shared, study, num_threads), daemon=True)
             for _ in range(num_workers - 1)
         ]
         try:
             for helper in helpers:
-                _start(helper)
+                helper.start()
             torch.set_num_threads(num_threads)
             yield shared
         finally:
             torch.set_num_threads(threads_before)
-            for helper in helpers:
-                if helper.pid is not None:
-                    helper.terminate()
-                    helper.join()
+            started = [helper for helper in helpers if helper.pid is not None]
+            codes = [helper.exitcode for helper in started if helper.exitcode]
+            for helper in started:
+                helper.terminate()
+                helper.join()
+            if codes:
+                warnings.warn(
+                    f"{len(codes)} of {num_workers} workers ended early, with exit code {codes[0]}; the others went on",
+                    stacklevel=2,
+                )
 
 
-def _start(helper: BaseProcess) -> None:
+def _save(search: "WidthSearch", path: Path) -> None:
     try:
-        helper.start()
+        torch.save(search, path)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise StoreError(
             f"with several workers, the model and the metric must be importable by name, but: {error}; define them in "
@@ -58,6 +67,7 @@ def _start(helper: BaseProcess) -> None:
         ) from error
 
 
-def _help(search: "WidthSearch", budgets: Sequence[Budget], storage: str | Path, study: str, num_threads: int) -> None:
+def _help(path: Path, budgets: Sequence[Budget], storage: str | Path, study: str, num_threads: int) -> None:
     torch.set_num_threads(num_threads)
+    search: WidthSearch = torch.load(path, mmap=True, weights_only=False)  # written by the process that started this
     search.run_alone(budgets, storage, study=study, is_shared=True, quiet=True)
