@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := src tests tools $(wildcard benchmarks)
 
-.PHONY: demo test lint bench bench-zoo bench-pricing bench-efficiency bench-pretrained clean
+.PHONY: demo test lint bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search clean
 
 demo: $(VENV)/.dev-installed
 	$(BIN)/cafenet inspect torchvision:mobilenet_v2 --input 3,224,224
@@ -18,7 +18,7 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
-bench: bench-zoo bench-pricing bench-efficiency bench-pretrained
+bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search
 
 bench-zoo: $(VENV)/.peers-installed
 	$(BIN)/python benchmarks/zoo.py
@@ -31,6 +31,9 @@ bench-efficiency: $(VENV)/.dev-installed
 
 bench-pretrained: $(VENV)/.dev-installed
 	$(BIN)/python benchmarks/pretrained_start.py
+
+bench-search: $(VENV)/.dev-installed
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/search.py
 
 $(VENV)/.dev-installed: pyproject.toml constraints.txt
 	@echo "Installing cafenet and its development tools into $(VENV) (the first time this downloads torch)"

@@ -16,6 +16,7 @@ import argparse
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -42,14 +43,13 @@ def main() -> None:
     options = _parser().parse_args()
     torch.set_num_threads(1)
     results = Results(options.output, fresh=options.fresh)
-    num_seeds = 3 if options.quick else options.seeds
+    first, step = (int(part) for part in options.shard.split("/"))
     if "table" in options.parts:
-        share, _, num_shares = options.shard.partition("/")
-        run_table(results, [seed for seed in range(num_seeds) if seed % int(num_shares) == int(share)])
+        run_table(results, range(3 if options.quick else options.seeds)[first::step])
     if "overhead" in options.parts:
         measure_overhead(results, num_runs=1 if options.quick else 3)
     if "supernet" in options.parts:
-        compare_scoring(results, options.cache, num_seeds=1 if options.quick else 5, quick=options.quick)
+        compare_scoring(results, options.cache, range(1 if options.quick else 5)[first::step], quick=options.quick)
     if "workers" in options.parts:
         compare_workers(results, options.cache, num_runs=1 if options.quick else 3, quick=options.quick)
     page = options.output.with_suffix(".md")
@@ -58,10 +58,10 @@ def main() -> None:
     print(f"{options.output} and {page} written")
 
 
-def run_table(results: Results, seeds: list[int]) -> None:
+def run_table(results: Results, seeds: Sequence[int]) -> None:
     """Every algorithm, mode and budget, seed by seed; the slow ones last."""
     table, start = read_table(), time.monotonic()
-    settings = [(name, mode, percent) for name in (*OURS, *SAMPLERS) for percent in PERCENTS for mode in MODES]
+    settings = [(name, mode, percent) for name in (*OURS, *SAMPLERS) for mode in MODES for percent in PERCENTS]
     for name, mode, percent in settings:
         row = f"{mode} {percent}% {name}"
         known = results.rows("table").get(row, {})
@@ -81,10 +81,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
     parser.add_argument("--seeds", type=int, default=100, help="searches of each kind on the table (%(default)s)")
-    parser.add_argument("--shard", default="0/1", help="I/N: only every N-th seed of the table, from I on")
+    parser.add_argument("--shard", default="0/1", help="I/N: only every N-th seed, from I on")
     parser.add_argument("--quick", action="store_true", help="3 seeds and little training, to see that it runs")
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
-    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-search", help="where the supernet is kept")
+    parser.add_argument(
+        "--cache", type=Path, default=ROOT / "build" / "bench-search", help="where the supernet is kept"
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "search.json")
     return parser
 

@@ -1,5 +1,6 @@
 """What a candidate costs beyond its evaluation: the real driver and journal, with a scorer that returns at once."""
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -68,22 +69,23 @@ def one_search(space: cafenet.WidthSpace, seed: int) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as directory:
         journal = Path(directory) / "trials.journal"
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         contest = Contest(scorer, TrialStore(journal, bins, {"benchmark": "overhead"}), costs, "search")
         proposing = run(contest, feasible, seed)
-        total = time.perf_counter() - start
+        total, cpu = time.perf_counter() - start, time.process_time() - cpu
         size = journal.stat().st_size
         start = time.perf_counter()
         TrialStore(journal, bins, {"benchmark": "overhead"})
         reopened = time.perf_counter() - start
-    ms = {"total": total, "proposing": proposing, "storing": total - proposing - scorer.seconds}
+    overhead = total - scorer.seconds
+    seconds = {"overhead": overhead, "cpu": cpu, "proposing": proposing, "storing": overhead - proposing}
     return {
         "num_groups": len(bins.groups),
         "num_trials": scorer.num_scored,
-        "ms_overhead": round(1000 * (total - scorer.seconds) / scorer.num_scored, 3),
-        **{f"ms_{part}": round(1000 * seconds / scorer.num_scored, 3) for part, seconds in ms.items()},
+        **{f"ms_{part}": round(1000 * each / scorer.num_scored, 3) for part, each in seconds.items()},
         "journal_mb": round(size / 1e6, 2),
         "reopen_seconds": round(reopened, 2),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 

@@ -1,11 +1,12 @@
 """Scoring widths of a trained supernet: racing against the plain way, and two workers against one."""
 
+import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from cafenet.bins import IntArray
@@ -35,25 +36,25 @@ class TimedScorer(Scorer):
         return super().score(taken, bar, exact=exact)
 
 
-def compare_scoring(results: Results, cache: Path, *, num_seeds: int, quick: bool) -> None:
+def compare_scoring(results: Results, cache: Path, seeds: Sequence[int], *, quick: bool) -> None:
     """The same search both ways, seed by seed, the first one alternating."""
-    wanted = [f"seed {seed}" for seed in range(num_seeds)]
-    if all(name in results.rows("supernet") for name in wanted):
+    missing = [seed for seed in seeds if f"seed {seed}" not in results.rows("supernet")]
+    if not missing:
         return
     trained = trained_supernet(cache, quick=quick)
-    scorers = {way: TimedScorer(trained.supernet, trained.train, trained.validation, config=c) for way, c in WAYS.items()}
-    for seed, name in enumerate(wanted):
-        if name in results.rows("supernet"):
-            continue
+    scorers = {
+        way: TimedScorer(trained.supernet, trained.train, trained.validation, config=c) for way, c in WAYS.items()
+    }
+    results.add("network", "small_cnn", _facts(trained))
+    for seed in missing:
         order = sorted(WAYS, reverse=bool(seed % 2))
-        runs = {way: timed_search(scorers[way], seed, iterations=2 if quick else 6) for way in order}
+        runs = {way: timed_search(scorers[way], seed, iterations=2 if quick else 5) for way in order}
         values = {way: run.pop("values") for way, run in runs.items()}
         difference = values["race"] - values["plain"]
         runs["standard_error"] = float(difference.std(ddof=1) / len(difference) ** 0.5)
         runs["num_examples"] = len(difference)
-        print(f"supernet, {name}: {runs}", flush=True)
-        results.add("supernet", name, runs)
-    results.add("network", "small_cnn", _facts(trained))
+        print(f"supernet, seed {seed}: {runs}", flush=True)
+        results.add("supernet", f"seed {seed}", runs)
 
 
 def timed_search(scorer: TimedScorer, seed: int, iterations: int) -> dict[str, Any]:
@@ -115,10 +116,6 @@ def compare_workers(results: Results, cache: Path, *, num_runs: int, quick: bool
                 row[f"seconds_{workers}"] = round(time.perf_counter() - start, 2)
             row[f"num_widths_{workers}"] = result.num_scored
         row["ratio"] = round(row["seconds_2"] / row["seconds_1"], 3)
-        row["load"] = np.round(_load(), 2).tolist()
+        row["load"] = round(os.getloadavg()[0], 1)
         print(f"workers, {name}: {row}", flush=True)
         results.add("workers", name, row)
-
-
-def _load() -> list[float]:
-    return [float(part) for part in Path("/proc/loadavg").read_text().split()[:2]]

@@ -7,7 +7,6 @@ can be compared.
 
 import gzip
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,9 +129,10 @@ def best_seen(table: Table, mode: str, percent: int) -> float:
     return float(table.judged(mode)[fitting[np.argmax(table.searched(mode)[fitting])]])
 
 
-def num_fitting(table: Table, percents: Sequence[int]) -> dict[int, int]:
-    """How many widths meet each budget."""
-    return {percent: len(_fitting(table, percent)) for percent in percents}
+def num_fitting(table: Table, percent: int) -> tuple[int, int]:
+    """How many widths meet a budget, and how many of them lie in the band under it that our searches look at."""
+    fitting, low = _fitting(table, percent), table.feasible(percent).band[0]
+    return len(fitting), int((table.flops[fitting] >= low * percent / 100 * float(table.flops[-1])).sum())
 
 
 def _fitting(table: Table, percent: int) -> IntArray:

@@ -40,6 +40,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
     if not 0 < confidence < 1:
         raise CafeNetError(f"`0 < confidence < 1` must hold, but got {confidence}")
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    if not np.isfinite(differences).all():
+        raise CafeNetError(f"compared values must be finite, but are {list(first)} and {list(second)}")
     mean, num_pairs = float(differences.mean()), len(differences)
     if num_pairs == 1:
         return PairedDifference(mean, -np.inf, np.inf, 1, confidence)

@@ -30,8 +30,8 @@ def recipe_text(name: str) -> str:
     if path.suffix in (".yaml", ".yml") or path.is_file():
         try:
             return path.read_text()
-        except OSError as error:
-            raise RecipeError(f"the recipe {name} must be a readable file, but: {error.strerror}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecipeError(f"the recipe {name} must be a readable file, but: {_reason(error)}") from error
     shipped = shipped_recipes()
     if name not in shipped:
         near = difflib.get_close_matches(name, shipped, n=3, cutoff=0.4)
@@ -64,7 +64,7 @@ def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
 def recipe_parser(**options: Any) -> ArgumentParser:
     """The parser of the typed tree; every field is a flag, with the sentence under it as its help."""
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = ArgumentParser(exit_on_error=False, **options)
+    parser = ArgumentParser(exit_on_error=False, allow_abbrev=False, **options)
     parser.add_class_arguments(Recipe)
     return parser
 
@@ -103,7 +103,7 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
 
 
 def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> list[str]:
-    """Keys that the tree does not have, with the near miss."""
+    """Keys that the tree does not have, with the near miss, and sections that hold none."""
     hints = typing.get_type_hints(kind)
     problems = []
     for key, value in content.items():
@@ -112,9 +112,15 @@ def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> li
             near = difflib.get_close_matches(str(key), hints, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"it may be one of {', '.join(hints)}"
             problems.append(f"an unknown key {where!r}; {hint}")
-        elif dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
-            problems += _unknown_keys(value, typing.cast(type, hints[key]), where)
+        elif dataclasses.is_dataclass(hints[key]):
+            inside = typing.cast(type, hints[key])
+            is_section = isinstance(value, dict)
+            problems += _unknown_keys(value, inside, where) if is_section else [f"{value!r} for the section {where!r}"]
     return problems
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return "it is not text" if isinstance(error, UnicodeDecodeError) else str(error.strerror)
 
 
 def _explained(error: ArgumentError, parser: ArgumentParser) -> str:

@@ -79,7 +79,8 @@ class Distillation:
     """(1 - weight) x the loss of the labels + weight x how far the outputs are from the teacher's.
 
     For class scores that is the KL divergence at the temperature, times its square; for attributes (`bce`) the binary
-    cross entropy with the teacher's probabilities. Targets are pairs (inputs, target), as `with_inputs` makes them.
+    cross entropy with the teacher's probabilities, likewise. Targets are pairs (inputs, target), as `with_inputs` makes
+    them.
     """
 
     def __init__(
@@ -89,7 +90,8 @@ class Distillation:
         self._name = loss if isinstance(loss, str) else None
         self._loss = loss_by_name(loss, label_smoothing=label_smoothing) if isinstance(loss, str) else loss
         self._config = config
-        self.__name__ = f"distillation of {self._name or 'a function'}, {config}"
+        smoothing = f", label smoothing {label_smoothing}" if label_smoothing else ""
+        self.__name__ = f"distillation of {self._name or 'a function'}, {config}{smoothing}"
 
     def __call__(self, output: Tensor, target: tuple[Any, Any]) -> Tensor:
         inputs, labels = target
@@ -107,7 +109,7 @@ class Distillation:
     def _divergence(self, output: Tensor, taught: Tensor) -> Tensor:
         heat = self._config.temperature
         if self._name == "bce":
-            return functional.binary_cross_entropy_with_logits(output / heat, torch.sigmoid(taught / heat)) * heat
+            return functional.binary_cross_entropy_with_logits(output / heat, torch.sigmoid(taught / heat)) * heat**2
         own, other = functional.log_softmax(output / heat, dim=1), functional.log_softmax(taught / heat, dim=1)
         return functional.kl_div(own, other, reduction="batchmean", log_target=True) * heat**2
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from small import batch, built, supernet_of, trained
+from small import batch, built, supernet_of, traced, trained
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
@@ -34,17 +34,20 @@ TRAIN, VALIDATION = noisy(96, 1), noisy(256, 2)
 @functools.cache
 def _trained_state() -> dict[str, Tensor]:
     with torch.random.fork_rng(), torch.enable_grad():
-        return trained(_untrained(), data=noisy(256, 3), epochs=6, batch_size=16).model.state_dict()
+        return trained(untrained(), data=noisy(256, 3), epochs=6, batch_size=16).model.state_dict()
 
 
-def _untrained(pattern: Pattern | None = None) -> Supernet:
-    supernet = supernet_of(built(), pattern or LocallyFree(1))
-    return supernet_of(built(), supernet.pattern, bins=flops_sensitive_bins(supernet.space, 1.0))
+def untrained(pattern: Pattern | None = None, beta: float = 1.0) -> Supernet:
+    """What `tiny` is before it has learned anything."""
+    return supernet_of(built(), pattern or LocallyFree(1), bins=flops_sensitive_bins(traced(built()), beta))
 
 
-def tiny(pattern: Pattern | None = None) -> Supernet:
-    """A new supernet of `Plain` with the same trained weights each time: 8 widths of `one` times 6 of `two`."""
-    supernet = _untrained(pattern)
+def tiny(pattern: Pattern | None = None, beta: float = 1.0) -> Supernet:
+    """A new supernet of `Plain` with the same trained weights each time: 8 widths of `one` times 6 of `two`.
+
+    With beta = 0.5 these are 8 x 12.
+    """
+    supernet = untrained(pattern, beta)
     supernet.model.load_state_dict(_trained_state())
     return supernet
 

@@ -141,11 +141,10 @@ def test_evolution_finds_the_optimum_of_a_space_that_it_cannot_see_whole(algorit
     assert gain(rows).max() >= gain(np.array(optimum(space))) - 0.02
 
 
-@pytest.mark.parametrize(
-    "space", [feasible([4, 4, 4], 3), feasible([4, 4, 4], 3.9), feasible([1, 1], 2), feasible([1], 1)], ids=repr
-)
+@pytest.mark.parametrize(("num_bins", "limit"), [([4, 4, 4], 3), ([4, 4, 4], 3.9), ([1, 1], 2), ([1], 1)])
 @every_algorithm
-def test_one_feasible_vector_is_proposed_and_that_is_all(algorithm, space):
+def test_one_feasible_vector_is_proposed_and_that_is_all(algorithm, num_bins, limit):
+    space = feasible(num_bins, limit)
     rows = rows_of(proposed(algorithm, space)[0])
     fitting = np.unique(rows[space.fits(rows)], axis=0)
     assert fitting.tolist() == [[1] * space.num_bins.size]

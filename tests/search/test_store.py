@@ -141,6 +141,29 @@ def test_many_writers_at_once_tear_nothing(tmp_path):
     assert len(trials_in(path)) == 54
 
 
+def open_at_once(storage, number=4):
+    """Stores that so many workers open on a new storage at the same time."""
+    barrier, stores = threading.Barrier(number), []
+
+    def work():
+        barrier.wait()
+        stores.append(store_at(storage, is_shared=True))
+
+    threads = [threading.Thread(target=work) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return stores
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_workers_may_all_open_a_new_storage_at_once(kind, tmp_path):
+    stores = open_at_once(storages(tmp_path)[kind])
+    assert len(stores) == 4
+    assert [store.claim(np.array([1, 1])) is not None for store in stores].count(True) == 1
+
+
 def test_a_torn_last_line_is_lost_and_nothing_else(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # only for speed
     path = tmp_path / "trials.journal"

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ CONNECT_SECONDS = 10
 
 _OPENING = b'{"op_code":'
 _MOST_CHECKED = 65536
+_MOST_ATTEMPTS = 10
+_RETRY_SECONDS = 0.3
 
 
 def open_storage(storage: str | Path) -> BaseStorage:
@@ -41,13 +44,25 @@ def _open_url(url: str) -> BaseStorage:
     if url.startswith(("postgresql", "mysql")):
         options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
     try:
-        return get_storage(RDBStorage(url, engine_kwargs=options))  # with Optuna's cache of finished trials
+        return _open_database(url, options)
     except Exception as error:  # whatever the database's driver raises
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise StoreError(
             f"the storage {without_password(url)} must be reachable, but: {reason}; check the address, that the "
             "database runs, and that its driver is installed (PostgreSQL: pip install psycopg2-binary)"
         ) from error
+
+
+def _open_database(url: str, options: dict[str, Any]) -> BaseStorage:
+    """The storage, with Optuna's cache of finished trials; tried again where another worker makes the tables now."""
+    for _ in range(_MOST_ATTEMPTS - 1):
+        try:
+            return get_storage(RDBStorage(url, engine_kwargs=options))
+        except Exception as error:
+            if not re.search("already exists|duplicate entry", str(error), re.IGNORECASE):
+                raise
+            time.sleep(_RETRY_SECONDS)
+    return get_storage(RDBStorage(url, engine_kwargs=options))
 
 
 def without_password(storage: str | Path) -> str:

@@ -1,0 +1,363 @@
+"""Multi-stage search: the plan by hand, every stage within its budget, and any interruption without a trace."""
+
+import json
+import multiprocessing
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+from torch.utils.flop_counter import FlopCounterMode
+from train.small import Plain, assert_same_state, batch, built, config, traced
+
+from cafenet import stages
+from cafenet.errors import BudgetError, CafeNetError
+from cafenet.metrics import accuracy
+from cafenet.scoring import ScoringConfig
+from cafenet.search.budget import Budget, Cap, parse_budget
+from cafenet.search.evolution import Evolution
+from cafenet.search.result import SearchResult, read_result
+from cafenet.search.widths import SearchConfig
+from cafenet.stages import Job, StagesConfig, StagesResult, composed, plan_stages, search_in_stages
+from cafenet.supernet_config import SupernetConfig
+
+EXAMPLE = torch.zeros(1, 3, 4, 4)
+FULL = 17_328  # FLOPs of `Plain`: 16 places x (8 x 27 + 12 x 72 weights) + 12 x 4
+THREE = StagesConfig(num_stages=3)
+
+
+def noisy(size: int, seed: int) -> TensorDataset:
+    """Images of the four classes that a small network gets right now and then."""
+    images, labels = batch(size, seed)
+    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(seed))
+    return TensorDataset(images + 1.5 * noise, labels)
+
+
+class Read(Dataset):
+    """A data set in which something happens when an example is read for the n-th time."""
+
+    def __init__(self, at: int = -1) -> None:
+        self.examples, self.at, self.num_reads = noisy(64, 1), at, 0
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: int):
+        self.num_reads += 1
+        if self.num_reads == self.at:
+            raise KeyboardInterrupt
+        return self.examples[index]
+
+
+class Measured:
+    """Accuracy; something happens when it is asked for the n-th time."""
+
+    def __init__(self, at: int = -1) -> None:
+        self.__name__, self.at, self.num_asked = "measured", at, 0
+
+    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
+        self.num_asked += 1
+        if self.num_asked == self.at:
+            raise KeyboardInterrupt
+        return accuracy(output, target)
+
+
+def job(train: Dataset | None = None, metric: Callable | None = None, **options) -> Job:
+    """8 steps of 8 examples and some ten scored widths a stage."""
+    return Job(
+        train=train or Read(),
+        validation=noisy(96, 2),
+        metric=metric or Measured(),
+        supernet=options.pop("supernet", SupernetConfig(beta=1.0)),
+        training=config(checkpoint_every=3),
+        algorithm=Evolution(population=4, iterations=2),
+        search=SearchConfig(num_finalists=2),
+        scoring=ScoringConfig(calibration_size=32, batch_size=32, min_examples=16),
+        quiet=True,
+        **options,
+    )
+
+
+def searched(
+    directory: Path, work: Job | None = None, stages_config: StagesConfig = THREE, text: str = "50%"
+) -> StagesResult:
+    """`Plain` at half its FLOPs in three stages."""
+    model = built()
+    space = traced(model)
+    full = {"flops": float(space.flops()), "params": float(space.params())}
+    return search_in_stages(
+        model, EXAMPLE, parse_budget(text, space), work or job(), stages_config, directory, full
+    )
+
+
+def kept(directory: Path) -> list[SearchResult]:
+    """The results that the stages wrote down."""
+    return [read_result(next(place.glob("result-*.json"))) for place in sorted(directory.glob("stage-*"))]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> tuple[Path, StagesResult]:
+    """The run that all others are compared with."""
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("whole")
+    return directory, searched(directory)
+
+
+def test_the_plan_of_the_docstring():
+    budget = Budget("50%", (Cap("flops", 150e6),))
+    plan = plan_stages(budget, {"flops": 300e6, "params": 1.0}, 1.0, THREE)
+    assert [stage.number for stage in plan] == [1, 2, 3]
+    assert [stage.budget.caps for stage in plan] == [(Cap("flops", limit),) for limit in (250e6, 200e6, 150e6)]
+    assert [stage.beta for stage in plan] == [1.0, 0.5, 0.25]
+    assert [stage.budget.text for stage in plan] == ["50% (stage 1 of 3)", "50% (stage 2 of 3)", "50%"]
+
+
+def test_one_stage_is_the_budget_itself():
+    budget = Budget("50%", (Cap("flops", 150.1),))
+    (stage,) = plan_stages(budget, {"flops": 300.3}, 2.0, StagesConfig())
+    assert stage.budget is budget or stage.budget == budget
+    assert (stage.number, stage.beta) == (1, 2.0)
+
+
+def test_several_caps_are_approached_each_from_its_own_cost():
+    budget = Budget("b", (Cap("flops", 100.0), Cap("params", 30.0), Cap("latency_ms", 1.0)))
+    first, last = plan_stages(budget, {"flops": 300.0, "params": 50.0, "latency_ms": 5.0}, 1.0, StagesConfig(2, 4.0))
+    assert first.budget.caps == (Cap("flops", 200.0), Cap("params", 40.0), Cap("latency_ms", 3.0))
+    assert last.budget.caps == budget.caps
+    assert (first.beta, last.beta) == (1.0, 0.25)
+
+
+@pytest.mark.parametrize("options", [{"num_stages": 0}, {"alpha": 0.0}, {"alpha": float("nan")}])
+def test_impossible_stages(options):
+    ((name, value),) = options.items()
+    with pytest.raises(BudgetError, match=f"{name} must be .*, but got {value}"):
+        StagesConfig(**options)
+
+
+def test_channels_are_those_of_the_first_model():
+    assert composed({"a": [0, 2, 5]}, {"a": [0, 2]}) == {"a": [0, 5]}
+    assert composed({}, {"a": [1, 3]}) == {"a": [1, 3]}
+    assert composed({"a": [4, 7], "b": [1]}, {"a": [1]}) == {"a": [7], "b": [1]}  # b cannot vary any more
+
+
+def test_every_stage_keeps_its_budget_and_starts_from_the_last_ones_widths(uninterrupted):
+    directory, found = uninterrupted
+    limits = [FULL * share for share in (5 / 6, 4 / 6, 3 / 6)]
+    results = kept(directory)
+    assert traced(built()).flops() == FULL
+    for result, limit in zip(results, limits, strict=True):
+        assert result.costs["flops"] <= limit
+        assert result.usage == pytest.approx(result.costs["flops"] / limit)
+    for wide, narrow in zip(results, results[1:], strict=False):
+        assert all(narrow.widths[name] <= width for name, width in wide.widths.items())
+        assert all(max(channels) < wide.widths[name] for name, channels in narrow.channels.items())
+    assert found.result.score == results[-1].score
+    assert found.result.costs == results[-1].costs
+    assert found.result.widths == results[-1].widths
+    assert found.result.budget == "50%"
+
+
+def test_every_stage_keeps_its_supernet_study_and_log(uninterrupted):
+    directory, _ = uninterrupted
+    for number in (1, 2, 3):
+        names = {path.name for path in (directory / f"stage-{number}").iterdir()}
+        assert {"supernet.pt", "trials.journal", "log.jsonl"} < names
+    assert len(list(directory.iterdir())) == 3
+
+
+def test_bins_get_finer(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(stages, "build_supernet", _noting(seen, stages.build_supernet))
+    searched(tmp_path, stages_config=StagesConfig(3, alpha=4.0))
+    assert [beta for _, beta in seen] == [1.0, 0.25, 0.0625]
+
+
+def test_the_channels_cost_what_the_result_says(uninterrupted):
+    """Counted on the model that they make of the original one."""
+    _, found = uninterrupted
+    space = traced(built())
+    slim = space.extract(channels=found.result.channels)
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        slim.eval()(EXAMPLE)
+    assert counter.get_total_flops() // 2 == found.result.costs["flops"] == space.flops(found.result.widths)
+    assert sum(parameter.numel() for parameter in slim.parameters()) == found.result.costs["params"]
+    assert {name: len(channels) for name, channels in found.result.channels.items()} == found.result.widths
+
+
+def test_the_channels_are_composed_over_all_stages(uninterrupted):
+    directory, found = uninterrupted
+    model = built()
+    for result in kept(directory):
+        model = traced(model).extract(channels=result.channels)
+    assert_same_state(traced(built()).extract(channels=found.result.channels), model)
+
+
+def test_the_slim_model_has_the_last_supernets_weights(uninterrupted):
+    directory, found = uninterrupted
+    saved = torch.load(directory / "stage-3" / "supernet.pt", weights_only=True)["model"]
+    channels = kept(directory)[-1].channels
+    assert torch.equal(found.slim.one.weight, saved["one.weight"][channels["one"]])
+    assert torch.equal(found.slim.two.weight, saved["two.weight"][channels["two"]][:, channels["one"]])
+    assert torch.equal(found.slim.norm_two.running_mean, saved["norm_two.running_mean"][channels["two"]])
+
+
+def test_a_relative_budget_is_of_the_original_model(uninterrupted):
+    """Half of the second stage's model would be a third of the original; the result takes more than that."""
+    _, found = uninterrupted
+    assert FULL / 3 < 0.9 * FULL / 2 < found.result.costs["flops"] <= FULL / 2
+
+
+def test_two_caps_hold_at_every_stage(tmp_path):
+    work = job(supernet=SupernetConfig(beta=0.5))
+    found = searched(tmp_path, work, StagesConfig(2), "60%+55% params").result
+    space = traced(built())
+    flops, params = space.flops(), space.params()
+    first, last = kept(tmp_path)
+    assert (first.costs["flops"] <= 0.8 * flops, first.costs["params"] <= 0.775 * params) == (True, True)
+    assert (last.costs["flops"] <= 0.6 * flops, last.costs["params"] <= 0.55 * params) == (True, True)
+    assert found.costs == last.costs
+
+
+def test_the_user_model_is_not_changed(tmp_path):
+    model = built()
+    space = traced(model)
+    full = {"flops": float(space.flops()), "params": float(space.params())}
+    search_in_stages(model, EXAMPLE, parse_budget("70%", space), job(), StagesConfig(), tmp_path, full)
+    assert_same_state(model, built())
+
+
+def test_layers_that_are_frozen_stay_so_in_every_stage(tmp_path):
+    found = searched(tmp_path, job(freeze=("two",)), StagesConfig(2)).result
+    assert set(found.channels) == {"one"}
+
+
+def _noting(seen: list, build: Callable) -> Callable:
+    """`build_supernet`, noting its weights and beta."""
+
+    def wrapped(model: nn.Module, *arguments, **options):
+        supernet = build(model, *arguments, **options)
+        seen.append(({name: each.clone() for name, each in supernet.model.state_dict().items()}, options.get("beta")))
+        return supernet
+
+    return wrapped
+
+
+@pytest.mark.parametrize("carry_weights", [False, True])
+def test_a_stage_starts_from_the_carried_weights_or_the_models_own(carry_weights, tmp_path, monkeypatch):
+    seen: list = []
+    monkeypatch.setattr(stages, "build_supernet", _noting(seen, stages.build_supernet))
+    searched(tmp_path, stages_config=StagesConfig(2, carry_weights=carry_weights))
+    (first, _), (second, _) = seen
+    original, space = built(), traced(built())
+    assert all(torch.equal(value, original.state_dict()[name]) for name, value in first.items())
+    learned = built()
+    learned.load_state_dict(torch.load(tmp_path / "stage-1" / "supernet.pt", weights_only=True)["model"])
+    channels = kept(tmp_path)[0].channels
+    expected = space.extract(channels=channels, model=learned if carry_weights else original).state_dict()
+    assert second.keys() == expected.keys()
+    assert [name for name in second if not torch.equal(second[name], expected[name])] == []
+
+
+def assert_same_result(found: StagesResult, expected: StagesResult) -> None:
+    assert found.result == expected.result
+    assert_same_state(found.slim, expected.slim)
+
+
+def test_a_second_call_reads_what_was_found(uninterrupted, monkeypatch):
+    directory, whole = uninterrupted
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    unread, unasked = Read(), Measured()
+    again = searched(directory, job(unread, unasked))
+    assert_same_result(again, whole)
+    assert (unread.num_reads, unasked.num_asked) == (0, 0)
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "stops",
+    [
+        [("train", 20)],  # the first stage's training
+        [("train", 64), ("metric", 1)],  # its last step, then the first score
+        [("metric", 9), ("metric", 4)],  # in the first stage's search, twice
+        [("metric", 70), ("train", 40), ("metric", 20)],
+    ],
+)
+def test_interrupted_anywhere_equals_uninterrupted(stops, uninterrupted, tmp_path):
+    for kind, number in stops:
+        with pytest.raises(KeyboardInterrupt):
+            searched(tmp_path, job(Read(number if kind == "train" else -1), Measured(number if kind == "metric" else -1)))
+    assert_same_result(searched(tmp_path), uninterrupted[1])
+
+
+@pytest.mark.parametrize("carry_weights", [False, True])
+def test_interrupted_between_stages(carry_weights, tmp_path, monkeypatch):
+    """What a stage needs of those before it comes from their files alone."""
+    two = StagesConfig(2, carry_weights=carry_weights)
+    whole, run_stage = searched(tmp_path / "whole", stages_config=two), stages.run_stage
+
+    def only_first(weights, space, stage, *arguments):
+        if stage.number > 1:
+            raise KeyboardInterrupt
+        return run_stage(weights, space, stage, *arguments)
+
+    monkeypatch.setattr(stages, "run_stage", only_first)
+    with pytest.raises(KeyboardInterrupt):
+        searched(tmp_path / "parts", stages_config=two)
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["stage-1"]
+    monkeypatch.undo()
+    assert_same_result(searched(tmp_path / "parts", stages_config=two), whole)
+
+
+def search_to_be_killed(directory: str) -> None:
+    """What the other process does: the same search, slowed down."""
+    torch.set_num_threads(1)
+
+    class Slow(Read):
+        def __getitem__(self, index: int):
+            time.sleep(0.0005)
+            return super().__getitem__(index)
+
+    searched(Path(directory), job(Slow()))
+
+
+def test_killed_in_every_stage_equals_uninterrupted(uninterrupted, tmp_path):
+    """kill -9 while the stages train and search; a process of its own each time."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["cafenet.api", "pytest", "torch.utils.flop_counter"])  # imported once for all
+    for wanted in ("stage-1/log.jsonl", "stage-1/trials.journal", "stage-2/log.jsonl", "stage-3/trials.journal"):
+        process = context.Process(target=search_to_be_killed, args=(str(tmp_path),))
+        process.start()
+        until = time.monotonic() + 60
+        while not (tmp_path / wanted).exists() and process.is_alive():
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        process.kill()
+        process.join()
+        assert process.exitcode == -9
+    assert_same_result(searched(tmp_path), uninterrupted[1])
+
+
+def test_a_result_that_was_torn_is_not_taken(uninterrupted, tmp_path):
+    """Results are written in one move; whatever else lies in their place is an error, not a guess."""
+    place = tmp_path / "stage-1" / "result-evolution-50---stage-1-of-3.json"
+    place.parent.mkdir()
+    place.write_text('{"format": "cafenet-')
+    with pytest.raises(CafeNetError, match=r"result-evolution-50.* must be a search result"):
+        searched(tmp_path)
+    names = [path.name for path in (uninterrupted[0] / "stage-1").glob("result-*")]
+    assert names == [place.name]  # or the file above would not be in the way
+    assert json.loads((uninterrupted[0] / "stage-1" / names[0]).read_text())["budget"] == "50% (stage 1 of 3)"
+
+
+def test_another_network_in_the_same_directory_is_refused(uninterrupted, tmp_path):
+    directory, _ = uninterrupted
+    model = built(Plain, dropout=0.5)
+    model.two = nn.Conv2d(8, 10, 3, padding=1, bias=False)
+    model.norm_two, model.head = nn.BatchNorm2d(10), nn.Linear(10, 4)
+    space = traced(model)
+    with pytest.raises(CafeNetError, match="belongs to another run"):
+        search_in_stages(model, EXAMPLE, parse_budget("50%", space), job(), THREE, directory, {"flops": 1e4})
