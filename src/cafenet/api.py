@@ -13,20 +13,21 @@ from torch.utils.data import DataLoader, Dataset
 
 from cafenet.calling import unwrap
 from cafenet.examples import Data, hold_examples
-from cafenet.metrics import Metric
+from cafenet.metrics import Metric, metric_by_name
 from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.search.algorithm import Algorithm
-from cafenet.search.budget import parse_budget
+from cafenet.search.budget import Budget, parse_budget
 from cafenet.search.evolution import Evolution
+from cafenet.search.feasible import Feasible
 from cafenet.search.latency import LatencySettings, measure_latency
 from cafenet.search.result import SearchResult
 from cafenet.search.widths import SearchConfig
 from cafenet.space import WidthSpace
-from cafenet.stages import Job, StagesConfig, search_in_stages
+from cafenet.stages import Job, StagesConfig, plan_stages, search_in_stages
 from cafenet.supernet import LossFunction
-from cafenet.supernet_config import SupernetConfig
+from cafenet.supernet_config import SupernetConfig, build_bins
 from cafenet.trace import trace
 from cafenet.train import TrainConfig
 
@@ -91,8 +92,10 @@ def search(
     full = {"flops": float(space.flops()), "params": float(space.params())}
     if any(cap.cost == "latency_ms" for cap in parsed.caps):
         full["latency_ms"] = measure()
+    stages = stages or StagesConfig()
+    _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages)[0].budget)
     with _place(directory) as place:
-        found = search_in_stages(model, example_inputs, parsed, job, stages or StagesConfig(), place, full)
+        found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
         if retrain is None:
             slim = found.slim
             recalibrate_model(slim, hold_examples(train, "training data", num_examples=job.scoring.calibration_size))
@@ -102,6 +105,17 @@ def search(
                 start, example_inputs, train, retrain, loss=loss, directory=place / "retrain", quiet=quiet
             )
     return Found(slim, found.result, space)
+
+
+def _check(job: Job, space: WidthSpace, budget: Budget) -> None:
+    """What the first search would refuse, before a supernet is trained for it; latency is measured later."""
+    caps = tuple(cap for cap in budget.caps if cap.cost != "latency_ms")
+    costs = {"flops": space.flops, "params": space.params}
+    Feasible(build_bins(space, job.supernet), costs, Budget(budget.text, caps), job.search.band)
+    if isinstance(job.metric, str):
+        metric_by_name(job.metric)
+    if not isinstance(job.validation, Iterator):  # which would be used up
+        hold_examples(job.validation, "validation data", num_examples=1)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from cafenet.errors import RecipeError
 from cafenet.recipes import load_recipe, recipe_parser
+from cafenet.report.page import write_report
 from cafenet.runs.results import claims, results_table
 from cafenet.runs.run import Step, run_recipe
 
@@ -61,4 +62,5 @@ def _run(args: argparse.Namespace) -> None:
         console.print(results_table(rows, recipe.reference, title=recipe.description))
         for line in claims(rows):
             console.print(line)
-    console.print(f"Everything lies in {directory}/ (models/*/seed-*/slim.pt load with cafenet.load).")
+    report = write_report(directory)
+    console.print(f"The report is {report}; models/*/seed-*/slim.pt beside it load with cafenet.load.")

@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper from start to end, in steps that can each be stopped and continued."""
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from cafenet.config import Recipe
 from cafenet.runs.directory import RunDirectory, write_json
@@ -11,6 +11,7 @@ from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
 from cafenet.search.latency import measure_latency
 from cafenet.stages import train_stage
+from cafenet.supernet_config import build_bins
 
 Step = Literal["train", "search", "retrain", "evaluate"]
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -26,6 +27,7 @@ def run_recipe(
     workload = Workload(recipe, quiet=quiet)
     workload.check()
     place = RunDirectory(directory, recipe, command)
+    write_json(directory / "space.json", describe_space(workload))
     with place.timed("train"):
         _train(workload, directory)
     if until == "train":
@@ -46,6 +48,27 @@ def run_recipe(
         write_json(directory / "results.json", as_document(rows, recipe.reference))
     place.finish()
     return rows
+
+
+def describe_space(workload: Workload) -> dict[str, Any]:
+    """The width groups, their bins, and what is frozen, for the report."""
+    space, bins = workload.space, build_bins(workload.space, workload.recipe.supernet)
+    return {
+        "flops": int(space.flops()),
+        "params": int(space.params()),
+        "groups": [
+            {
+                "name": group.name,
+                "channels": group.channels,
+                "sensitivity": group.sensitivity,
+                "bin_size": each.size,
+                "num_bins": each.num_bins,
+            }
+            for group, each in zip(space.groups, bins.groups, strict=True)
+        ],
+        "frozen": [{"name": each.name, "channels": each.channels, "reason": each.reason} for each in space.frozen],
+        "attributes": list(workload.test.classes) if workload.test.is_multi_label else None,
+    }
 
 
 def _train(workload: Workload, directory: Path) -> None:

@@ -1,0 +1,33 @@
+"""`cafenet report`: the page of a run, made anew."""
+
+import argparse
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from cafenet.report.page import save_figures, write_report
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "report",
+        help="write the page of a run (report.html), finished or not",
+        description="Everything that a run knows on one self-contained page; also of a run that is still going.",
+        epilog="examples:\n  cafenet report runs/demo --open\n  cafenet report runs/demo --figures figures/",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", metavar="RUN_DIR", type=Path)
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="also save every figure as SVG and PNG")
+    parser.set_defaults(command_function=_report)
+
+
+def _report(args: argparse.Namespace) -> None:
+    path = write_report(args.run)
+    print(path)
+    if args.figures is not None:
+        for figure in save_figures(args.run, args.figures):
+            print(figure)
+    if args.open:
+        webbrowser.open(path.resolve().as_uri())

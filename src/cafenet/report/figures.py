@@ -1,0 +1,271 @@
+"""The figures of a report, each a function from what was read to a matplotlib figure; None where there is no data."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cafenet.report.records import RunRecord, TrialRecord
+
+OWN, OTHER, PALE, PICK = "#2a78c2", "#c2702a", "#9aa7b4", "#c22a4e"
+_MOST_POINTS = 4000
+
+
+def all_figures(run: RunRecord) -> dict[str, Figure]:
+    """Every figure that the run has data for, by its file name."""
+    makers: dict[str, Callable[[RunRecord], Figure | None]] = {
+        "widths": widths_kept,
+        "accuracy-flops": accuracy_against_flops,
+        "progress": search_progress,
+        "histogram": score_histogram,
+        "training": training_curves,
+        "bins": bins_of_groups,
+        "time": time_spent,
+        "attributes": attribute_differences,
+    }
+    made = {name: make(run) for name, make in makers.items()}
+    return {name: figure for name, figure in made.items() if figure is not None}
+
+
+def widths_kept(run: RunRecord) -> Figure | None:
+    """Width kept per group over the network (paper, a10): one panel for each model found."""
+    entries = [entry for entry in run.entries if entry["channels"] and entry["method"].startswith("CafeNet")]
+    if not entries or run.space is None:
+        return None
+    groups = run.space["groups"]
+    height = 0.8 + 0.19 * len(groups)
+    figure = Figure(figsize=(7, height * len(entries)), layout="constrained")
+    panels = figure.subplots(len(entries), 1, squeeze=False)[:, 0]
+    for axes, entry in zip(panels, entries, strict=True):
+        full = [group["channels"] for group in groups]
+        kept = [len(entry["channels"].get(group["name"], range(group["channels"]))) for group in groups]
+        shares = [100 * part / whole for part, whole in zip(kept, full, strict=True)]
+        places = range(len(groups))
+        axes.barh(places, [100] * len(groups), color=PALE, alpha=0.25, height=0.75)
+        bars = axes.barh(places, shares, color=OWN, height=0.75)
+        for bar, group, part in zip(bars, groups, kept, strict=True):
+            bar.set_gid(f"tip:{group['name']}: {part} of {group['channels']} channels")
+            axes.text(101, bar.get_y() + bar.get_height() / 2, f"{part}/{group['channels']}", va="center", fontsize=6)
+        axes.set_yticks(places, [group["name"] for group in groups], fontsize=6)
+        axes.invert_yaxis()
+        axes.set(xlim=(0, 112), xlabel="width kept, %", title=f"{entry['method']} at {entry['budget']}")
+    return figure
+
+
+def accuracy_against_flops(run: RunRecord) -> Figure | None:
+    """All scored widths, their Pareto front and the picks; pointing at a dot shows its widths."""
+    studies = [study for study in run.studies if study.trials]
+    if not studies:
+        return None
+    figure, axes = _single()
+    for number, study in enumerate(studies):
+        trials = [trial for trial in _finished(study.trials) if trial.is_complete][-_MOST_POINTS:]
+        _dots(axes, trials, study.name, _colour(number))
+        if number == 0:
+            front = _front(trials)
+            axes.plot(
+                [trial.costs["flops"] / 1e6 for trial in front],
+                [100 * trial.value for trial in front],
+                color=PICK,
+                linewidth=1,
+                label="Pareto front",
+            )
+    _mark_picks(axes, run)
+    axes.set(xlabel="FLOPs, millions (one multiply-add is one)", ylabel=_score_label(run))
+    axes.legend(fontsize=7)
+    return figure
+
+
+def search_progress(run: RunRecord) -> Figure | None:
+    """Every score in the order it was made, and the best so far, search by search."""
+    searches: dict[str, list[TrialRecord]] = {}
+    for study in run.studies:
+        for trial in study.trials:
+            if not trial.is_exact:
+                searches.setdefault(f"{study.name}: {_short(trial.search)}", []).append(trial)
+    if not searches:
+        return None
+    figure, axes = _single()
+    for number, (name, trials) in enumerate(searches.items()):
+        values = [100 * trial.value for trial in trials]
+        complete = [100 * trial.value if trial.is_complete else -math.inf for trial in trials]
+        best = list(accumulate(complete, max))
+        axes.plot(values, ".", markersize=2, alpha=0.4, color=_colour(number))
+        axes.plot([math.nan if math.isinf(each) else each for each in best], color=_colour(number), label=name)
+    axes.set(xlabel="widths scored", ylabel=_score_label(run))
+    axes.legend(fontsize=7)
+    return figure
+
+
+def score_histogram(run: RunRecord) -> Figure | None:
+    """How the scores of all widths are spread (paper, a12), supernet by supernet."""
+    studies = [study for study in run.studies if study.trials]
+    if not studies:
+        return None
+    figure, axes = _single()
+    for number, study in enumerate(studies):
+        values = [100 * trial.value for trial in _finished(study.trials)]
+        axes.hist(values, bins=min(30, max(5, len(values) // 8)), alpha=0.55, color=_colour(number), label=study.name)
+    axes.set(xlabel=_score_label(run), ylabel="widths")
+    axes.legend(fontsize=7)
+    return figure
+
+
+def training_curves(run: RunRecord) -> Figure | None:
+    """The loss of every supernet over its training, smoothed."""
+    studies = [study for study in run.studies if len(study.log) > 1]
+    if not studies:
+        return None
+    figure, axes = _single()
+    for number, study in enumerate(studies):
+        epochs, losses = [line["epoch"] for line in study.log], [line["loss"] for line in study.log]
+        axes.plot(epochs, losses, alpha=0.2, linewidth=0.8, color=_colour(number))
+        axes.plot(epochs, _smoothed(losses), color=_colour(number), label=study.name)
+    axes.set(xlabel="epochs", ylabel="training loss of the sampled widths")
+    axes.legend(fontsize=7)
+    return figure
+
+
+def bins_of_groups(run: RunRecord) -> Figure | None:
+    """Bin size and number of bins per group (paper, a11)."""
+    if run.space is None:
+        return None
+    groups = run.space["groups"]
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    for axes, key, title in zip(
+        figure.subplots(1, 2), ("bin_size", "num_bins"), ("channels in a bin", "bins"), strict=True
+    ):
+        bars = axes.bar(range(len(groups)), [group[key] for group in groups], color=OWN)
+        for bar, group in zip(bars, groups, strict=True):
+            bar.set_gid(f"tip:{group['name']}: {group['num_bins']} bins of {group['bin_size']}")
+        axes.set(xlabel="width group, from input to output", ylabel=title)
+    return figure
+
+
+def time_spent(run: RunRecord) -> Figure | None:
+    """Seconds per step of the run."""
+    seconds = run.manifest.get("seconds") or {}
+    if not seconds:
+        return None
+    figure = Figure(figsize=(7, 0.9 + 0.3 * len(seconds)), layout="constrained")
+    axes = figure.subplots()
+    bars = axes.barh(list(seconds), list(seconds.values()), color=OWN)
+    axes.bar_label(bars, [duration(each) for each in seconds.values()], padding=3, fontsize=7)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set(xlabel="seconds")
+    return figure
+
+
+def attribute_differences(run: RunRecord) -> Figure | None:
+    """For multi-label data: every attribute's accuracy minus Uniform's (paper, a9)."""
+    rows = [row for row in (run.results or {}).get("rows", []) if row["per_attribute"]]
+    pairs = [
+        (row, other)
+        for row in rows
+        if row["method"].startswith("CafeNet")
+        for other in rows
+        if other["method"] == "Uniform" and other["budget"] == row["budget"]
+    ]
+    if not pairs:
+        return None
+    names = (run.space or {}).get("attributes") or [str(number) for number in range(len(pairs[0][0]["per_attribute"]))]
+    figure = Figure(figsize=(7, 0.8 + 0.16 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    for number, (row, other) in enumerate(pairs):
+        points = [100 * (own - base) for own, base in zip(row["per_attribute"], other["per_attribute"], strict=True)]
+        places = [place + 0.4 * number / len(pairs) for place in range(len(names))]
+        label = f"{row['method']} - Uniform at {row['budget']}"
+        axes.barh(places, points, height=0.8 / len(pairs), color=_colour(number), label=label)
+    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.invert_yaxis()
+    axes.set(xlabel="points of accuracy")
+    axes.legend(fontsize=7)
+    return figure
+
+
+def duration(seconds: float) -> str:
+    """75 is 1 min 15 s."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _single() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _dots(axes: Axes, trials: Sequence[TrialRecord], name: str, colour: str) -> None:
+    """One path for each dot, so that each can tell its widths."""
+    for number, trial in enumerate(trials):
+        (dot,) = axes.plot(
+            trial.costs["flops"] / 1e6,
+            100 * trial.value,
+            "o",
+            markersize=3,
+            alpha=0.5,
+            color=colour,
+            markeredgewidth=0,
+            label=f"{name} ({len(trials)} widths)" if number == 0 else None,
+        )
+        widths = ", ".join(f"{group} {width}" for group, width in trial.widths.items())
+        dot.set_gid(f"tip:{100 * trial.value:.2f}% at {trial.costs['flops']:,.0f} FLOPs: {widths}")
+
+
+def _mark_picks(axes: Axes, run: RunRecord) -> None:
+    rows = {(row["method"], row["budget"]): row for row in (run.results or {}).get("rows", [])}
+    for entry in run.entries:
+        row = rows.get((entry["method"], entry["budget"]))
+        if row is None or entry["search_score"] is None or not entry["method"].startswith("CafeNet"):
+            continue
+        (dot,) = axes.plot(
+            row["flops"] / 1e6,
+            100 * entry["search_score"],
+            "*",
+            markersize=11,
+            color=PICK,
+            label=f"{entry['method']} {entry['budget']}",
+        )
+        dot.set_gid(f"tip:{entry['method']} at {entry['budget']}: {100 * entry['search_score']:.2f}%")
+
+
+def _front(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    front: list[TrialRecord] = []
+    for trial in sorted(trials, key=lambda each: (each.costs["flops"], -each.value)):
+        if not front or trial.value > front[-1].value:
+            front.append(trial)
+    return front
+
+
+def _finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """One record a width: the exact score where there is one."""
+    best: dict[tuple[tuple[str, int], ...], TrialRecord] = {}
+    for trial in trials:
+        key = tuple(trial.widths.items())
+        if key not in best or (trial.is_exact, trial.is_complete) >= (best[key].is_exact, best[key].is_complete):
+            best[key] = trial
+    return list(best.values())
+
+
+def _smoothed(values: Sequence[float], weight: float = 0.9) -> list[float]:
+    return list(accumulate(values, lambda mean, value: weight * mean + (1 - weight) * value))
+
+
+def _colour(number: int) -> str:
+    return (OWN, OTHER, "#3f9a5c", "#7a4fb0", "#8a6d3b")[number % 5]
+
+
+def _short(search: str) -> str:
+    """`Evolution(population=...) 50% seed 0 band ...` is `Evolution 50%`."""
+    name, _, rest = search.partition("(")
+    return f"{name} {rest.rpartition(')')[0] and search.split(') ')[1].split(' seed')[0]}".strip()
+
+
+def _score_label(run: RunRecord) -> str:
+    metric = run.recipe.get("search", {}).get("metric", "accuracy")
+    return "validation accuracy in the supernet, %" if metric == "accuracy" else f"100 x {metric} in the supernet"
