@@ -10,7 +10,9 @@ from typing import Any
 import torch
 
 from cafenet.bins import IntArray
-from cafenet.scoring import Score, Scorer, ScoringConfig
+from cafenet.layout import Subnet
+from cafenet.recalibration import PreparedSubnet
+from cafenet.scoring import FloatArray, Score, Scorer, ScoringConfig
 from cafenet.search.evolution import Evolution
 from cafenet.search.result import SearchResult
 from cafenet.search.widths import SearchConfig, WidthSearch
@@ -22,18 +24,29 @@ WAYS = {"race": ScoringConfig(), "plain": ScoringConfig(race=False)}
 
 
 class TimedScorer(Scorer):
-    """Remembers when the search was over: at the first exact score of a finalist."""
+    """Remembers when the search was over, at the first exact score of a finalist, and the work until then."""
 
     def start(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
-        self.num_widths, self.is_over = 0, False
+        self.num_widths, self.num_images, self.is_over = 0, 0, False
 
     def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
+        """As the scorer does."""
         if exact and not self.is_over:
             self.wall, self.cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
             self.is_over = True
         self.num_widths += not exact
         return super().score(taken, bar, exact=exact)
+
+    def _prepared(self, candidate: Subnet, num_batches: int) -> PreparedSubnet:
+        if not self.is_over:
+            self.num_images += sum(len(batch) for batch in self._calibration[:num_batches])
+        return super()._prepared(candidate, num_batches)
+
+    def _values(self, prepared: PreparedSubnet, start: int, stop: int) -> FloatArray:
+        if not self.is_over:
+            self.num_images += stop - start
+        return super()._values(prepared, start, stop)
 
 
 def compare_scoring(results: Results, cache: Path, seeds: Sequence[int], *, quick: bool) -> None:
@@ -67,6 +80,7 @@ def timed_search(scorer: TimedScorer, seed: int, iterations: int) -> dict[str, A
     return {
         "num_widths": scorer.num_widths,
         "num_dropped": result.num_dropped,
+        "num_images": scorer.num_images,
         "seconds": round(scorer.wall, 2),
         "cpu_seconds": round(scorer.cpu, 2),
         "seconds_with_finalists": round(total, 2),

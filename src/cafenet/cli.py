@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: the disk must have room, but: {error}; what was written before is kept", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        print(f"stopped: {stop or 'what is done is kept; the same command continues'}", file=sys.stderr)
+        print(f"stopped: {str(stop) or 'what is done is kept; the same command continues'}", file=sys.stderr)
         return 130
     return 0
 

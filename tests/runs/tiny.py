@@ -1,4 +1,4 @@
-"""What the tests of runs share: a tiny network in a file, a recipe of a few steps, runs of it through the command."""
+"""What the tests of runs share: a tiny network in a file, a recipe of a few steps, and runs of it."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,8 @@ import yaml
 from PIL import Image
 
 from cafenet.cli import main
+from cafenet.recipes import load_recipe
+from cafenet.runs.run import Step, run_recipe
 
 # On a 28x28 image: 8 filters of 9 weights at 49 places, 12 of 8*9 at 9 places, 12*10: 3,528 + 7,776 + 120 = 11,424 FLOPs.
 NET_FILE = """
@@ -52,9 +54,9 @@ def recipe_file(place: Path, **sections: Any) -> Path:
     return path
 
 
-def run(recipe: Path, output: Path, *flags: str, step: str = "run") -> dict[str, Any]:
-    """Run a step of the recipe; returns results.json, or an empty dict where there is none yet."""
-    assert main([step, str(recipe), "--output", str(output), "--quiet", *flags]) == 0
+def run(recipe: Path, output: Path, *flags: str, step: Step = "evaluate") -> dict[str, Any]:
+    """Run the recipe up to a step, as the command does but for the report; returns results.json, if there is one."""
+    run_recipe(load_recipe(str(recipe), flags), output, until=step, quiet=True)
     results = output / "results.json"
     return json.loads(results.read_text()) if results.exists() else {}
 
@@ -77,6 +79,7 @@ def contents(directory: Path, *patterns: str) -> dict[str, tuple[int, bytes]]:
         str(path.relative_to(directory)): (path.stat().st_mtime_ns, path.read_bytes())
         for pattern in patterns
         for path in directory.rglob(pattern)
+        if path.is_file()
     }
 
 

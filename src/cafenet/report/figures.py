@@ -252,7 +252,8 @@ def _finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     return list(best.values())
 
 
-def _smoothed(values: Sequence[float], weight: float = 0.9) -> list[float]:
+def _smoothed(values: Sequence[float]) -> list[float]:
+    weight = max(0.0, min(0.95, 1 - 10 / len(values)))
     return list(accumulate(values, lambda mean, value: weight * mean + (1 - weight) * value))
 
 

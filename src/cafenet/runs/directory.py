@@ -61,7 +61,10 @@ class RunDirectory:
         path = self.path / "recipe.yaml"
         if not path.exists():
             return
-        before = yaml.safe_load(path.read_text())
+        try:
+            before = dict(yaml.safe_load(path.read_text()))
+        except (yaml.YAMLError, TypeError, ValueError) as error:
+            raise RecipeError(f"{path} must be the recipe of a run, but is not; give another --output") from error
         now = as_document(recipe)
         for document in (before, now):
             for key in _WITHOUT_EFFECT:

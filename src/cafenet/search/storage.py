@@ -59,7 +59,7 @@ def _open_database(url: str, options: dict[str, Any]) -> BaseStorage:
         try:
             return get_storage(RDBStorage(url, engine_kwargs=options))
         except Exception as error:
-            if not re.search("already exists|duplicate entry", str(error), re.IGNORECASE):
+            if not re.search("already exists|duplicate entry|unique constraint", str(error), re.IGNORECASE):
                 raise
             time.sleep(_RETRY_SECONDS)
     return get_storage(RDBStorage(url, engine_kwargs=options))

@@ -1,0 +1,152 @@
+"""Each step stops where its name says, and the next one goes on from there."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny import contents, num_steps, run
+from tiny import without_latency as timeless
+
+from cafenet import train
+from cafenet.cli import main
+from cafenet.errors import RecipeError
+from cafenet.runs import finals
+from cafenet.runs.entries import Entry, read_entries, write_entries
+from cafenet.scoring import Scorer
+
+
+@pytest.fixture
+def never(monkeypatch):
+    """Makes a part of the work impossible from now on."""
+
+    def forbidden(*arguments, **options):
+        raise AssertionError("this step is not asked for, or was done before")
+
+    return lambda place, name: monkeypatch.setattr(place, name, forbidden)
+
+
+def files(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+def test_step_by_step_equals_all_at_once(finished, recipe, tmp_path, never, monkeypatch):
+    directory = tmp_path / "run"
+    with monkeypatch.context() as limited:
+        limited.setattr(Scorer, "__init__", None)
+        limited.setattr(finals, "train_model", None)
+        assert run(recipe, directory, step="train") == {}
+    assert {name for name in files(directory) if "/" in name} == {
+        f"{place}/{name}" for place in ("supernet", "supernet-fixed") for name in ("supernet.pt", "log.jsonl")
+    }
+    assert not files(directory) & {"entries.json", "results.json"}
+    trained = contents(directory, "*.pt")
+    with monkeypatch.context() as limited:
+        limited.setattr(train._Trainer, "_train_step", None)
+        limited.setattr(finals, "train_model", None)
+        assert run(recipe, directory, step="search") == {}
+    assert contents(directory, "*.pt") == trained
+    assert [entry.method for entry in read_entries(directory)] == ["Original", "Uniform", "Fixed pattern", "CafeNet-E"]
+    assert not (directory / "models").exists()
+    found = contents(directory, "*.pt", "*.journal", "result-*.json")
+    with monkeypatch.context() as limited:
+        limited.setattr(Scorer, "score", None)
+        assert run(recipe, directory, step="retrain") == {}
+    assert len(list(directory.glob("models/*/seed-0/slim.pt"))) == 4
+    assert found.items() <= contents(directory, "*.pt", "*.journal", "result-*.json").items()
+    assert not (directory / "results.json").exists()
+    assert json.loads((directory / "manifest.json").read_text())["finished"] is None
+    never(train._Trainer, "_train_step")
+    never(Scorer, "score")
+    results = run(recipe, directory, step="evaluate")
+    assert timeless(results) == timeless(json.loads((finished / "results.json").read_text()))
+    assert json.loads((directory / "manifest.json").read_text())["finished"] is not None
+
+
+def test_a_step_says_where_things_lie_but_shows_no_table(recipe, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["train", str(recipe), "--output", str(tmp_path / "run"), "--quiet"]) == 0
+    output = capsys.readouterr().out
+    assert str(tmp_path / "run") in output
+    assert "accuracy" not in output
+
+
+def test_time_is_added_up_over_starts(recipe, tmp_path):
+    directory = tmp_path / "run"
+    run(recipe, directory, step="train")
+    first = json.loads((directory / "manifest.json").read_text())
+    assert set(first["seconds"]) == {"train"}
+    run(recipe, directory, step="train")
+    second = json.loads((directory / "manifest.json").read_text())
+    assert second["seconds"]["train"] > first["seconds"]["train"]
+    assert second["started"] == first["started"]
+    assert second["command"] == first["command"]
+
+
+def test_time_is_noted_also_after_an_error(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(recipe, tmp_path / "run")
+    assert "train" in json.loads((tmp_path / "run" / "manifest.json").read_text())["seconds"]
+
+
+def test_an_interrupted_final_training_continues(finished, recipe, tmp_path, monkeypatch, capsys):
+    """Ctrl-C in the third step of the second final model: its checkpoint has two steps, the first model is done."""
+    plain, steps = train._Trainer._train_step, []
+
+    def interrupted(self, batches):
+        steps.append(self.checkpoint.parent.parent.name)
+        if steps.count("50pct-uniform") == 3:
+            raise KeyboardInterrupt
+        return plain(self, batches)
+
+    monkeypatch.setattr(train._Trainer, "_train_step", interrupted)
+    directory = tmp_path / "run"
+    assert main(["run", str(recipe), "--output", str(directory), "--quiet"]) == 130
+    assert capsys.readouterr().err == "stopped: what is done is kept; the same command continues\n"
+    done = contents(directory / "models" / "original", "*")
+    assert not (directory / "models" / "50pct-uniform" / "seed-0" / "slim.pt").exists()
+    monkeypatch.setattr(train._Trainer, "_train_step", plain)
+    results = run(recipe, directory)
+    assert contents(directory / "models" / "original", "*") == done
+    assert num_steps(directory / "models" / "50pct-uniform" / "seed-0") == 4
+    assert timeless(results) == timeless(json.loads((finished / "results.json").read_text()))
+
+
+def test_a_model_without_its_evaluation_is_not_trained_again(finished, tmp_path, never):
+    """Killed between the two: the checkpoint is complete, so only the evaluation is done."""
+    directory = Path(shutil.copytree(finished, tmp_path / "run"))
+    place = directory / "models" / "50pct-cafenet-e" / "seed-0"
+    before = (place / "evaluation.json").read_text()
+    (place / "evaluation.json").unlink()
+    (place / "slim.pt").unlink()
+    never(train._Trainer, "_train_step")
+    run(finished.parent / "tiny.yaml", directory)
+    assert (place / "evaluation.json").read_text() == before
+    assert (place / "slim.pt").exists()
+
+
+def test_entries_are_read_as_they_were_written(tmp_path):
+    entries = [
+        Entry("Original", "", None),
+        Entry("CafeNet-E", "50%", {"a": [0, 2]}, 0.5, tmp_path / "supernet"),
+    ]
+    write_entries(entries, tmp_path)
+    assert read_entries(tmp_path) == entries
+
+
+def test_no_entries(tmp_path):
+    with pytest.raises(RecipeError, match=r"must hold a finished search, but has no entries.json"):
+        read_entries(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "budget", "key"),
+    [
+        ("CafeNet-E", "50%", "50pct-cafenet-e"),
+        ("Original", "", "original"),
+        ("Fixed pattern", "1.5M params+12ms", "1.5m-params-12ms-fixed-pattern"),
+    ],
+)
+def test_directories_of_entries(method, budget, key):
+    assert Entry(method, budget, None).key == key

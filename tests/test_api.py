@@ -1,0 +1,215 @@
+"""The whole search in one call, on a model and data of the user's own."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from torch.utils.flop_counter import FlopCounterMode
+from train.small import Plain, assert_same_state, batch, built, config, data, traced
+
+import cafenet
+from cafenet.api import Found, search
+from cafenet.errors import BudgetError, CafeNetError, ScoringError, TraceError
+from cafenet.retrain import initialised, train_model
+from cafenet.scoring import ScoringConfig
+from cafenet.search.evolution import Evolution
+from cafenet.search.random_search import RandomSearch
+from cafenet.search.result import SearchResult
+from cafenet.stages import StagesConfig
+
+EXAMPLE = torch.zeros(1, 3, 4, 4)
+TRAIN, VAL = data(64, 1), data(64, 2)
+
+
+def found(model: nn.Module | None = None, budget: str = "50%", **options) -> Found:
+    """A search of 8 steps and some ten widths."""
+    return search(
+        built() if model is None else model,
+        EXAMPLE,
+        options.pop("train", TRAIN),
+        options.pop("val", VAL),
+        budget,
+        **{
+            "training": config(checkpoint_every=3),
+            "algorithm": Evolution(population=4, iterations=2),
+            "scoring": ScoringConfig(calibration_size=48, batch_size=16, min_examples=16),
+            "quiet": True,
+            **options,
+        },
+    )
+
+
+def counted(model: nn.Module) -> tuple[int, int]:
+    """FLOPs and parameters of a model as it runs."""
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        model.eval()(EXAMPLE)
+    return counter.get_total_flops() // 2, sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_a_smaller_model_within_the_budget_and_the_original_untouched():
+    model = built().eval()
+    answer = found(model)
+    flops, params = counted(answer.model)
+    assert flops <= 0.5 * traced(model).flops()
+    assert (flops, params) == (answer.result.costs["flops"], answer.result.costs["params"])
+    assert type(answer.model) is Plain
+    assert_same_state(model, built())
+    assert not model.training
+    assert answer.space.flops() == traced(model).flops()
+    assert isinstance(answer.result, SearchResult)
+
+
+def test_the_slim_model_can_be_saved_and_read(tmp_path):
+    answer = found()
+    cafenet.save(answer.model, tmp_path / "slim.pt")
+    assert_same_state(cafenet.load(tmp_path / "slim.pt", built()), answer.model)
+
+
+def test_the_slim_model_has_statistics_of_its_own(tmp_path):
+    """Those of the supernet are a mixture of all widths; here they are averages over the training data."""
+    answer = found(directory=tmp_path, scoring=ScoringConfig(calibration_size=64, batch_size=64))
+    inputs = TRAIN.tensors[0]
+    with torch.no_grad():
+        hidden = answer.model.one(inputs)
+    torch.testing.assert_close(answer.model.norm_one.running_mean, hidden.mean((0, 2, 3)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(answer.model.norm_one.running_var, hidden.var((0, 2, 3)), atol=1e-5, rtol=1e-5)
+
+
+def test_weights_come_from_the_supernet_unless_retrained(tmp_path):
+    answer = found(directory=tmp_path)
+    learned = torch.load(tmp_path / "stage-1" / "supernet.pt", weights_only=True)["model"]["one.weight"]
+    assert torch.equal(answer.model.one.weight, learned[answer.result.channels["one"]])
+
+
+def test_a_retrained_model_starts_from_fresh_weights():
+    """It is `train_model` on the channels that were found, whatever the supernet or the user's model had learned."""
+    model, settings = built(seed=8), config(seed=4, epochs=2)
+    answer = found(model, retrain=settings)
+    start = answer.space.extract(channels=answer.result.channels, model=initialised(model, 4))
+    assert_same_state(answer.model, train_model(start, EXAMPLE, TRAIN, settings, quiet=True))
+    assert counted(answer.model)[0] <= 0.5 * traced(model).flops()
+
+
+def test_the_same_seed_gives_the_same_model():
+    first, second = found(), found()
+    assert first.result == second.result
+    assert_same_state(first.model, second.model)
+
+
+def test_several_stages(tmp_path):
+    answer = found(stages=StagesConfig(3), directory=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stage-1", "stage-2", "stage-3"]
+    flops, params = counted(answer.model)
+    assert (flops, params) == (answer.result.costs["flops"], answer.result.costs["params"])
+    assert flops <= 0.5 * traced(built()).flops()
+    slim = answer.space.extract(channels=answer.result.channels)
+    assert {name: tensor.shape for name, tensor in slim.state_dict().items()} == {
+        name: tensor.shape for name, tensor in answer.model.state_dict().items()
+    }
+
+
+class Interrupted:
+    """Accuracy that ends in Ctrl-C when it is asked for the n-th time."""
+
+    __name__ = "own"
+
+    def __init__(self, at: int = -1) -> None:
+        self.at, self.num_asked = at, 0
+
+    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
+        self.num_asked += 1
+        if self.num_asked == self.at:
+            raise KeyboardInterrupt
+        return (output.argmax(dim=1) == target).double()
+
+
+def test_a_second_call_continues_the_first(tmp_path):
+    """Interrupted in the search, then complete, then read without any work."""
+    retrain = config(epochs=1)
+    whole = found(metric=Interrupted(), retrain=retrain)
+    with pytest.raises(KeyboardInterrupt):
+        found(metric=Interrupted(12), retrain=retrain, directory=tmp_path)
+    trained_at = (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns
+    answer = found(metric=Interrupted(), retrain=retrain, directory=tmp_path)
+    assert answer.result == whole.result
+    assert_same_state(answer.model, whole.model)
+    unasked = Interrupted()
+    again = found(metric=unasked, retrain=retrain, directory=str(tmp_path))
+    assert_same_state(again.model, whole.model)
+    assert unasked.num_asked == 0
+    assert (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
+
+
+def test_without_a_directory_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_loaders_loss_and_metric_of_the_users_own(tmp_path):
+    asked = []
+
+    def own_loss(output: Tensor, target: Tensor) -> Tensor:
+        asked.append(len(target))
+        return nn.functional.cross_entropy(output, target)
+
+    answer = found(
+        train=DataLoader(TRAIN, batch_size=16, shuffle=True),
+        val=DataLoader(VAL, batch_size=20),
+        loss=own_loss,
+        metric="negative_loss",
+        algorithm=RandomSearch(samples=5),
+        directory=tmp_path,
+    )
+    assert 16 in asked
+    assert answer.result.metric == "negative_loss"
+    assert answer.result.score < 0
+    assert answer.result.algorithm == "random"
+
+
+def test_other_budgets():
+    space = traced(built())
+    answer = found(budget="60% params")
+    assert counted(answer.model)[1] <= 0.6 * space.params() < counted(built())[1]
+    assert found(budget="9K").result.costs["flops"] <= 9000
+
+
+def test_a_wrapped_model_is_the_model_inside():
+    model = built()
+    assert type(found(nn.DataParallel(model)).model) is Plain
+    assert_same_state(model, built())
+
+
+def test_layers_can_be_frozen():
+    answer = found(freeze=("two",))
+    assert set(answer.result.widths) == {"one"}
+    assert answer.model.two.weight.shape[0] == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"budget": "1%"}, BudgetError, "smallest subnet"),
+        ({"budget": "half"}, BudgetError, "must be a number with its unit, but got 'half'"),
+        ({"val": []}, ScoringError, "validation data must hold at least one example"),
+        ({"metric": "acuracy"}, ScoringError, "metric must be"),
+        ({"loss": "mse"}, CafeNetError, "loss must be"),
+        ({"freeze": ("absent",)}, TraceError, "'absent' matches none"),
+        ({"train": data(4)}, CafeNetError, "must fill one step"),
+    ],
+)
+def test_mistakes_are_errors_of_ours(options, error, message, tmp_path: Path):
+    """Said before a supernet is trained."""
+    with pytest.raises(error, match=message):
+        found(directory=tmp_path, **options)
+    assert list(tmp_path.rglob("*.pt")) == []
+
+
+def test_labels_that_do_not_fit():
+    images, labels = batch(64)
+    with pytest.raises(CafeNetError, match="labels must lie in 0 to 3"):
+        found(train=torch.utils.data.TensorDataset(images, labels + 2))
