@@ -119,7 +119,7 @@ def _workers(results: Results) -> Iterator[str]:
         return
     yield "## Two workers against one"
     yield (
-        "The same supernet and search (10 iterations, finalists included) with one worker of one thread and with two, "
+        "The same supernet and search (5 iterations, finalists included) with one worker of one thread and with two, "
         "on a machine of two cores that others use too; *load* is the machine's load average after the run."
     )
     keys = ("num_widths_1", "num_widths_2", "seconds_1", "seconds_2", "ratio", "load")

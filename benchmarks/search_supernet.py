@@ -123,7 +123,7 @@ def compare_workers(results: Results, cache: Path, *, num_runs: int, quick: bool
         row: dict[str, Any] = {}
         for workers in (1, 2) if number % 2 else (2, 1):
             config = SearchConfig(seed=number, num_workers=workers)
-            search = WidthSearch(scorer, Evolution(iterations=2 if quick else 10), config)
+            search = WidthSearch(scorer, Evolution(iterations=2 if quick else 5), config)
             with tempfile.TemporaryDirectory() as directory:
                 start = time.perf_counter()
                 [result] = search.run(search.budgets(BUDGET), Path(directory) / "trials.journal", quiet=True)

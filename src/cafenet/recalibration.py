@@ -36,10 +36,13 @@ class PreparedSubnet:
         self.buffers = {name: tensors[name] for name in self.buffers}
         return output
 
-    def recalibrate(self, inputs: Iterable[Any]) -> None:
-        """Replace the batch-norm statistics by their average over these batches; nothing else is in train mode."""
+    def recalibrate(self, inputs: Iterable[Any], *, goes_on: bool = False) -> None:
+        """Replace the batch-norm statistics by their average over these batches; nothing else is in train mode.
+
+        goes_on: average over the batches of the calls before, too, with equal weights.
+        """
         with _collecting_statistics(self._harness.model) as norms:
-            for path in norms:
+            for path in [] if goes_on else norms:
                 _reset_statistics(self.buffers, path)
             for each in inputs:
                 if norms:

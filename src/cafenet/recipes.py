@@ -17,11 +17,7 @@ from cafenet.errors import RecipeError
 
 def shipped_recipes() -> dict[str, str]:
     """The names of the recipes that come with the package, each with its description."""
-    found = {}
-    for entry in sorted(files("cafenet").joinpath("recipes_shipped").iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".yaml"):
-            found[entry.name.removesuffix(".yaml")] = str(yaml.safe_load(entry.read_text()).get("description", ""))
-    return found
+    return {name: str(yaml.safe_load(_shipped_text(name)).get("description", "")) for name in _shipped_names()}
 
 
 def recipe_text(name: str) -> str:
@@ -32,14 +28,14 @@ def recipe_text(name: str) -> str:
             return path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise RecipeError(f"the recipe {name} must be a readable file, but: {_reason(error)}") from error
-    shipped = shipped_recipes()
+    shipped = _shipped_names()
     if name not in shipped:
         near = difflib.get_close_matches(name, shipped, n=3, cutoff=0.4)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise RecipeError(
             f"a recipe must be a .yaml file or one of the shipped ones (see `cafenet recipes`), but got {name!r}{hint}"
         )
-    return files("cafenet").joinpath("recipes_shipped", f"{name}.yaml").read_text()
+    return _shipped_text(name)
 
 
 def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
@@ -100,6 +96,15 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
             for line in differences(before.get(key), now.get(key), f"{place}.{key}" if place else str(key))
         ]
     return [] if before == now else [f"{place} was {before!r}, is {now!r}"]
+
+
+def _shipped_names() -> list[str]:
+    entries = files("cafenet").joinpath("recipes_shipped").iterdir()
+    return sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml"))
+
+
+def _shipped_text(name: str) -> str:
+    return files("cafenet").joinpath("recipes_shipped", f"{name}.yaml").read_text()
 
 
 def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> list[str]:

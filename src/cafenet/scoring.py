@@ -122,8 +122,9 @@ class Scorer:
         return self.candidates(taken)[candidate]
 
     def _whole(self, candidate: Subnet) -> FloatArray:
-        prepared = self._prepared(candidate, len(self._calibration))
-        return self._values(prepared, 0, self.validation.size)
+        runner = _Runner(0, PreparedSubnet(self.supernet, candidate), self)
+        runner.calibrate(len(self._calibration))
+        return self._values(runner.prepared, 0, self.validation.size)
 
     def _best(self, values: list[FloatArray]) -> Score:
         best = int(np.argmax([each.mean() for each in values]))
@@ -141,50 +142,48 @@ class Scorer:
         return Score(value, candidate, num_candidates, self.validation.size, True, 0.0, kept)
 
     def _raced(self, candidates: list[Subnet], bar: Score | None) -> Score:
-        winner, values = self._race(candidates)
-        if not self.is_per_example or bar is None or bar.values is None:
-            prepared = self._prepared(candidates[winner], len(self._calibration))
-            return self._complete(self._values(prepared, 0, self.validation.size), winner, len(candidates))
-        dropped = self._dropped(values, winner, len(candidates), bar)
-        if dropped is not None:
+        runner = self._race(candidates)
+        is_compared = self.is_per_example and bar is not None and bar.values is not None
+        values = runner.values
+        if is_compared and len(candidates) > 1 and (dropped := self._dropped(runner, values, bar, candidates)):
             return dropped
-        prepared, values = self._prepared(candidates[winner], len(self._calibration)), np.empty(0)
-        for stop in self._rungs():
-            values = np.concatenate([values, self._values(prepared, len(values), stop)])
-            dropped = self._dropped(values, winner, len(candidates), bar)
-            if dropped is not None:
+        runner.calibrate(len(self._calibration))
+        values = np.empty(0)
+        for stop in self._rungs() if is_compared else [self.validation.size]:
+            values = np.concatenate([values, self._values(runner.prepared, len(values), stop)])
+            is_last = stop == self.validation.size
+            if not is_last and (dropped := self._dropped(runner, values, bar, candidates)):
                 return dropped
-        return self._complete(values, winner, len(candidates), bar)
+        return self._complete(values, runner.number, len(candidates), bar)
 
-    def _race(self, candidates: list[Subnet]) -> tuple[int, FloatArray]:
-        """The number of the candidate that is best on growing parts, and its values on the last of them.
-
-        The better 40% go on each time; where there is only one candidate, there are no values.
-        """
-        alive, stop = list(range(len(candidates))), self._first_stop()
-        num_batches = max(1, len(self._calibration) // 4)
-        seen: dict[int, FloatArray] = {alive[0]: np.empty(0)}
-        while len(alive) > 1:
-            seen = {number: self._values(self._prepared(candidates[number], num_batches), 0, stop) for number in alive}
-            order = np.argsort([-seen[number].mean() for number in alive], kind="stable")
-            alive = sorted(alive[int(place)] for place in order[: max(1, round(0.4 * len(alive)))])
-            stop, num_batches = min(2 * stop, self.validation.size), min(2 * num_batches, len(self._calibration))
-        return alive[0], seen[alive[0]]
-
-    def _dropped(self, values: FloatArray, winner: int, num_candidates: int, bar: Score) -> Score | None:
-        """The score of a width that is clearly below the bar on the examples seen so far; None where it is not.
-
-        The error is that of a part of the validation examples as an estimate of all of them, so it shrinks to 0.
-        """
+    def _dropped(
+        self, runner: "_Runner", values: FloatArray, bar: Score | None, candidates: list[Subnet]
+    ) -> Score | None:
+        """What is known of a width that is clearly below the bar on the examples seen; None if it is not."""
+        assert bar is not None
         assert bar.values is not None
-        stop, size = len(values), self.validation.size
-        if not 1 < stop < size:
+        num_seen = len(values)
+        if num_seen < 2:  # no error can be estimated
             return None
-        difference = values - bar.values[:stop]
-        error = float(difference.std(ddof=1)) * (1 / stop - 1 / size) ** 0.5
+        difference = values - bar.values[:num_seen]
+        error = float(difference.std(ddof=1)) / num_seen**0.5
         if difference.mean() + self.config.drop_below * error >= 0:
             return None
-        return Score(bar.value + float(difference.mean()), winner, num_candidates, stop, False, error, None)
+        value = bar.value + float(difference.mean())
+        return Score(value, runner.number, len(candidates), num_seen, False, error, None)
+
+    def _race(self, candidates: list[Subnet]) -> "_Runner":
+        """The candidate that is best on growing parts; the better 40% go on each time, recalibrated on more batches."""
+        alive = [_Runner(number, PreparedSubnet(self.supernet, each), self) for number, each in enumerate(candidates)]
+        stop, num_batches = self._first_stop(), max(1, len(self._calibration) // 4)
+        while len(alive) > 1:
+            for runner in alive:
+                runner.calibrate(num_batches)
+                runner.values = self._values(runner.prepared, 0, stop)
+            alive.sort(key=lambda runner: (-float(runner.values.mean()), runner.number))
+            alive = alive[: max(1, round(0.4 * len(alive)))]
+            stop, num_batches = min(2 * stop, self.validation.size), min(2 * num_batches, len(self._calibration))
+        return alive[0]
 
     def _first_stop(self) -> int:
         wanted = max(self.config.min_examples, round(self.config.first_share * self.validation.size))
@@ -195,12 +194,6 @@ class Scorer:
         size = self.validation.size
         shares = [size // 8, size // 4, size // 2, size * 3 // 4]
         return [*(stop for stop in shares if stop >= self.config.min_examples), size]
-
-    def _prepared(self, candidate: Subnet, num_batches: int) -> PreparedSubnet:
-        prepared = PreparedSubnet(self.supernet, candidate)
-        if self._recalibrates:
-            prepared.recalibrate(self._calibration[:num_batches])
-        return prepared
 
     def _values(self, prepared: PreparedSubnet, start: int, stop: int) -> FloatArray:
         """The metric of the examples start .. stop: one value each, or one number for all."""
@@ -232,6 +225,21 @@ class Scorer:
                 f"{self.metric_name} returned shape {list(result.shape)}"
             )
         return True
+
+
+class _Runner:
+    """A candidate in a race: how far it was recalibrated, and its last values."""
+
+    def __init__(self, number: int, prepared: PreparedSubnet, scorer: Scorer) -> None:
+        self.number, self.prepared, self.values = number, prepared, np.empty(0)
+        self._scorer, self._num_batches = scorer, 0
+
+    def calibrate(self, num_batches: int) -> None:
+        """Average the statistics over the first calibration batches, going on from those seen before."""
+        if self._scorer._recalibrates and num_batches > self._num_batches:
+            batches = self._scorer._calibration[self._num_batches : num_batches]
+            self.prepared.recalibrate(batches, goes_on=self._num_batches > 0)
+        self._num_batches = max(num_batches, self._num_batches)
 
 
 def _even_batches(examples: Examples, batch_size: int) -> list[Batch]:

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -90,7 +91,7 @@ def test_a_full_disk_ends_in_one_line_and_loses_nothing(limit, flags, message, t
     said = (tmp_path / "said").read_text()
     assert process.exitcode == 2, said
     (line,) = said.splitlines()
-    assert __import__("re").fullmatch(message, line)
+    assert re.fullmatch(message, line)
     assert list(tmp_path.rglob("*.tmp")) == []
     if not flags:
         expected = json.loads((finished / "results.json").read_text())

@@ -247,7 +247,7 @@ def test_inputs_with_several_parts_stay_together_and_what_has_no_examples_stays(
 
 
 def test_batches_with_parts_that_have_no_examples_are_joined():
-    table = torch.rand(3)
+    table = torch.rand(4)  # as long as the first batch
     held = hold_examples(
         [((torch.zeros(4, 1), table), torch.zeros(4)), ((torch.ones(2, 1), table), torch.ones(2))], "x"
     )

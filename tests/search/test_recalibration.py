@@ -9,7 +9,8 @@ from searching import TRAIN, tiny
 from small import WithoutNorm, built, channels_of, supernet_of
 from torch import nn
 
-from cafenet.recalibration import PreparedSubnet, has_statistics
+from cafenet.examples import hold_examples
+from cafenet.recalibration import PreparedSubnet, has_statistics, recalibrate_model
 
 IMAGES, _ = TRAIN.tensors
 BATCHES = [IMAGES[:40], IMAGES[40:70], IMAGES[70:]]
@@ -109,6 +110,21 @@ def test_dropout_is_off_whatever_the_mode():
     second.recalibrate(BATCHES[:1])
     assert torch.equal(*seen)
     assert (seen[0] != 0).double().mean() > 0.5
+
+
+@torch.no_grad()
+def test_a_plain_model_is_recalibrated_in_place():
+    model = tiny().model.train()
+    model.norm_one.eval()
+    expected = averaged_by_hand(model, TRAIN.tensors[0].split(32))
+    weights = {name: value.clone() for name, value in model.named_parameters()}
+    random = torch.get_rng_state()
+    recalibrate_model(model, hold_examples(TRAIN, "data"), batch_size=32)
+    for name, value in expected.items():
+        torch.testing.assert_close(model.get_buffer(name), value, rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(value, weights[name]) for name, value in model.named_parameters())
+    assert (model.training, model.norm_one.training, model.norm_one.momentum) == (True, False, 0.1)
+    assert torch.equal(torch.get_rng_state(), random)
 
 
 def test_buffers_of_two_subnets_are_their_own():

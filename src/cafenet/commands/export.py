@@ -40,8 +40,12 @@ def _export(args: argparse.Namespace) -> None:
     ]
     if not entries:
         known = sorted({f"{entry.method} {entry.budget}".strip() for entry in read_entries(args.run)})
-        raise RecipeError(f"the run has no {args.method} {args.budget or ''}; it has {', '.join(known)}")
+        wanted = f"{args.method} {args.budget or ''}".strip()
+        raise RecipeError(f"the run has no {wanted}; it has {', '.join(known)}")
     seed = recipe.retrain.seeds[0] if args.seed is None else args.seed
+    if not (args.run / "models" / entries[0].key / f"seed-{seed}" / "slim.pt").exists():
+        name = f"{entries[0].method} {entries[0].budget}".strip()
+        raise RecipeError(f"the run has no trained {name} of seed {seed}; it may lack `cafenet retrain`, or the seed")
     model = load_final(workload, entries[0], seed, args.run)
     difference = export_model(model, workload.example, args.file, args.format)
     print(f"{args.file}: {entries[0].method} {entries[0].budget}, largest difference of outputs {difference:.2g}")

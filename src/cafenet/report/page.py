@@ -88,12 +88,13 @@ def report_html(run: RunRecord) -> str:
     )
 
 
-def _rows(run: RunRecord) -> list[Row]:
+def rows_of(run: RunRecord) -> list[Row]:
+    """The rows of a run's table, none where there is none yet."""
     return [Row(**{**row, "accuracies": tuple(row["accuracies"])}) for row in (run.results or {}).get("rows", [])]
 
 
 def _verdict(run: RunRecord) -> str:
-    rows = _rows(run)
+    rows = rows_of(run)
     own = [row for row in rows if row.method.startswith("CafeNet")]
     original = next((row for row in rows if not row.budget), None)
     lines = []
@@ -108,7 +109,7 @@ def _verdict(run: RunRecord) -> str:
 
 
 def _table(run: RunRecord) -> str:
-    rows = _rows(run)
+    rows = rows_of(run)
     if not rows:
         return ""
     num_seeds = len(rows[0].accuracies)

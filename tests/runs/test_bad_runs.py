@@ -1,0 +1,171 @@
+"""Mistakes in a recipe, a model or data: one line, before any long work, and nothing lost."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import contents, faces_folder, picture_folder, recipe_file, refused
+
+from cafenet.cli import main
+
+COLOUR = ("--model.input_size=[3,12,12]", "--model.options.in_channels=3", "--model.options.num_classes=2")
+SMALL = ("--data.num_train=null", "--train.batch_size=8", "--retrain.train.batch_size=8")
+
+
+def mistake(capsys, recipe: Path, *flags: str) -> str:
+    """The line that a start ends in; it leaves no run directory behind, so the corrected command needs no other one."""
+    directory = recipe.parent / "run"
+    line = refused(capsys, "run", recipe, "--output", directory, *flags)
+    assert not directory.exists()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--data.source=npz:absent"], "no absent exists"),
+        (["--data.source=folder:absent"], "no train and no val; it does not exist"),
+        (["--data.source=cifar10:absent"], "there is no absent"),
+        (["--data.source=celeba:absent"], "absent must hold list_attr_celeba.txt (official) or attributes.csv"),
+        (["--data.source=fasion"], "did you mean fashion?"),
+        (["--data.options={size: 3}"], "fashion takes no options, but got size"),
+        (["--model.options.num_classes=7"], "labels must lie in 0 to 6, the model's number of outputs, but lie in 0 to 9"),
+        (["--model.options.num_classes=11"], "one output a class, but {net} has 11 and Fashion-MNIST subset, training set"),
+        (["--loss=bce"], "the loss must be bce for attributes alone, but is bce for the classes"),
+        (["--search.budget=1%"], "`budget >= smallest subnet` must hold"),
+        (["--search.budget=50%,1%"], "raise the budget '1%'"),
+        (["--search.budget=100%"], "a relative budget must be below 100%"),
+        (["--search.budget=many"], "a budget must be a number with its unit, but got 'many'"),
+        (["--search.buget=50%"], "there is no flag --search.buget; did you mean --search.budget?"),
+        (["--model.options.in_channels=3"], "{net} must take inputs of shape [1, 28, 28], but"),
+        (["--model.name={place}/net.py:biuld"], "net.py has no 'biuld'"),
+        (["--model.name={place}/absent.py:build"], "there is no"),
+        (["--model.options.width=2"], "unexpected keyword argument 'width'"),
+        (["--model.freeze=[absent]"], "'absent' matches none"),
+        (["--supernet.r=-1"], "r must be 0 or more, but got -1"),
+        (["--supernet.beta=0"], "beta must be a positive number"),
+        (["--train.batch_size=1000"], "must fill one step of 1 x 1000 examples, but has 130"),
+        (["--retrain.train.batch_size=1000"], "must fill one step of 1 x 1000 examples, but has 150"),
+        (["--retrain.train.optimizer.name=SDG"], "no optimiser 'SDG'; did you mean SGD"),
+        (["--retrain.train.schedule.name=cosin"], "schedule must be cosine, step, exponential or constant"),
+        (["--retrain.train.epochs=0"], "epochs must be positive, but is 0"),
+        (["--baselines.random_widths=2", "--baselines.random_epochs=0"], "epochs must be positive, but is 0"),
+        (["--retrain.seeds=[]"], "retrain.seeds must hold at least one seed, each once, but is []"),
+        (["--retrain.seeds=[1,1]"], "retrain.seeds must hold at least one seed, each once, but is [1, 1]"),
+        (["--retrain.seeds=[-1]"], "seed must be 0 or more, but is -1"),
+        (["--seed=-1"], "seed must be 0 or more, but is -1"),
+        (["--search.algorithms=[]"], "search.algorithms must hold at least one of"),
+        (["--retrain.teacher=original", "--baselines.original=false"], "needs baselines.original true, but it is false"),
+        (["--retrain.teacher={place}/net.py:absent"], "net.py has no 'absent'"),
+        (["--retrain.start=supernet", "--stages.num_stages=2"], "retrain.start supernet needs one stage, but there are 2"),
+        (["--baselines.random_widths=-1"], "baselines.random_widths must be 0 or more, but is -1"),
+        (["--data.num_workers=-1"], "data.num_workers must be 0 or more, but is -1"),
+        (["--data.num_train=0"], "data.num_train must be 1 or more, but is 0"),
+        (["--data.validation_share=1"], "must lie between 0 and 1, but is 1"),
+        (["--search.latency.device=nowhere"], "device must be one that PyTorch can run on here"),
+    ],
+)
+def test_a_mistake_is_found_before_any_work(flags, message, recipe, capsys):
+    place = str(recipe.parent)
+    line = mistake(capsys, recipe, *(flag.replace("{place}", place) for flag in flags))
+    assert message.replace("{net}", f"{place}/net.py:build") in line
+
+
+def test_several_mistakes_in_one_line(recipe, capsys):
+    line = mistake(capsys, recipe, "--retrain.seeds=[]", "--data.num_train=-3", "--search.algorithms=[]")
+    assert line.count(", but is ") == 3
+
+
+def test_a_recipe_with_a_typo(tmp_path, capsys):
+    recipe = recipe_file(tmp_path, serch={"budget": "50%"})
+    assert "unknown key 'serch'; did you mean search?" in mistake(capsys, recipe)
+
+
+def test_classes_without_a_name(tmp_path, capsys):
+    """A label that the test set has and the training set has not."""
+    images, labels = np.zeros((40, 28, 28), dtype=np.uint8), np.arange(40) % 4
+    for part, more in (("train", 0), ("test", 6)):
+        np.savez(tmp_path / f"{part}.npz", images=images, labels=labels + more)
+    recipe = recipe_file(tmp_path, data={"source": f"npz:{tmp_path}"})
+    assert "labels must lie in 0 to 3" in mistake(capsys, recipe)
+
+
+def test_attributes_with_a_loss_for_classes(tmp_path, capsys):
+    recipe = recipe_file(tmp_path, data={"source": f"celeba:{faces_folder(tmp_path / 'f')}", "options": {"size": [12, 12]}})
+    flags = [*COLOUR[:2], "--model.options.num_classes=3", *SMALL]
+    assert "the loss must be bce for attributes alone, but is cross_entropy" in mistake(capsys, recipe, *flags)
+    flags[2] = "--model.options.num_classes=2"
+    assert "targets must have the outputs' shape" in mistake(capsys, recipe, *flags, "--loss=bce")
+
+
+def test_an_option_that_the_data_do_not_have(tmp_path, capsys):
+    recipe = recipe_file(tmp_path, data={"source": f"folder:{picture_folder(tmp_path / 'p')}", "options": {"sise": 3}})
+    assert "folder data takes the options test_folder, size, " in mistake(capsys, recipe, *COLOUR, *SMALL)
+
+
+def test_a_network_for_other_sizes(recipe, tmp_path, capsys):
+    """It flattens 7x7 places; an input of 20x20 has 5x5."""
+    (tmp_path / "flat.py").write_text(
+        "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Conv2d(1, 8, 4, stride=4), nn.Flatten(), "
+        "nn.Linear(8 * 49, 10))\n"
+    )
+    flags = [f"--model.name={tmp_path}/flat.py:build", "--model.input_size=[1,20,20]"]
+    line = mistake(capsys, recipe, *flags)
+    assert "must take inputs of shape [1, 20, 20], but: " in line
+    assert "see model.options, model.input_size and data.source" in line
+
+
+def damaged(root: Path) -> Path:
+    """Pictures of which one training image ends half-way."""
+    picture_folder(root)
+    victim = sorted((root / "train" / "a").iterdir())[3]
+    victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
+    return victim
+
+
+def test_a_damaged_image_is_named_at_once(tmp_path, capsys):
+    victim = damaged(tmp_path / "pictures")
+    recipe = recipe_file(tmp_path, data={"source": f"folder:{tmp_path / 'pictures'}"})
+    assert f"an image must be readable, but {victim} is not" in mistake(capsys, recipe, *COLOUR, *SMALL)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_damaged_image_that_is_read_in_training_is_named_too(num_workers, tmp_path, capsys):
+    """Images that do not fit into memory are decoded when needed, perhaps by another process; what was done is kept."""
+    victim = damaged(tmp_path / "pictures")
+    data = {"source": f"folder:{tmp_path / 'pictures'}", "options": {"cache_limit_bytes": 0}}
+    recipe = recipe_file(tmp_path, data=data | {"num_workers": num_workers, "split_seed": 1})
+    line = refused(capsys, "run", recipe, "--output", tmp_path / "run", *COLOUR, *SMALL, "--baselines.fixed=false")
+    assert line.startswith(f"error: an image must be readable, but {victim} is not")
+    assert line.endswith("replace the file or remove it")
+    shutil.copy(victim.with_name("0.png"), victim)
+    arguments = ["train", str(recipe), "--output", str(tmp_path / "run"), "--quiet", *COLOUR, *SMALL]
+    assert main([*arguments, "--baselines.fixed=false"]) == 0
+
+
+def test_a_file_in_the_run_directorys_place(recipe, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path / "file" / "run"):
+        line = refused(capsys, "run", recipe, "--output", place)
+        assert f"the run directory {place} must be writable, but: " in line
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_damaged_checkpoint_is_named_and_nothing_else_is_lost(finished, tmp_path, capsys):
+    directory = Path(shutil.copytree(finished, tmp_path / "run"))
+    checkpoint = directory / "supernet" / "supernet.pt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:5000])
+    before = contents(directory, "*.pt", "*.journal", "results.json")
+    line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", directory)
+    assert f"the checkpoint {checkpoint} is broken" in line
+    assert contents(directory, "*.pt", "*.journal", "results.json") == before
+
+
+def test_a_bug_shows_its_traceback(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["run", str(recipe), "--output", str(tmp_path / "run"), "--quiet"])
+    monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: open(tmp_path / "absent"))
+    with pytest.raises(FileNotFoundError):
+        main(["run", str(recipe), "--output", str(tmp_path / "run"), "--quiet"])
