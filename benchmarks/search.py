@@ -21,9 +21,9 @@ from pathlib import Path
 
 import torch
 
-from cafenet.search.evolution import Evolution
-from cafenet.search.greedy import Greedy
-from cafenet.search.random_search import RandomSearch
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.greedy import Greedy
+from cafenet.searching.random_search import RandomSearch
 from search_overhead import measure_overhead
 from search_peers import SAMPLERS, search_peer
 from search_report import markdown

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from search_overhead import is_quiet
 from search_regret import difference_tables, regret_claims, regret_tables, suggestion_table
 from search_results import Results
 
@@ -46,8 +47,13 @@ def markdown(results: Results, command: str) -> str:
 def _claims(results: Results) -> Iterator[list[str]]:
     yield from regret_claims(results.rows("table"))
     if rows := list(results.rows("overhead").values()):
+        quiet = [row for row in rows if is_quiet(row)]
+        where = (
+            f"{len(quiet)} of {len(rows)} runs, those without other load" if quiet else f"{len(rows)} runs under load"
+        )
+        rows = quiet or rows
         value = median(row["ms_overhead"] for row in rows)
-        measured = f"{value:.1f} ms (median of {len(rows)} runs; {median(row['ms_cpu'] for row in rows):.1f} ms of CPU)"
+        measured = f"{value:.1f} ms (median of {where}; {median(row['ms_cpu'] for row in rows):.1f} ms of CPU)"
         yield ["overhead per candidate at most 5 ms", measured, yes(value <= 5)]
     if rows := list(results.rows("supernet").values()):
         ratios, cpu = _ratios(rows, "seconds"), _ratios(rows, "cpu_seconds")
@@ -88,7 +94,8 @@ def _overhead(results: Results) -> Iterator[str]:
     yield (
         "Evolution (default settings) on MobileNetV2 at 224, 50% of FLOPs, with the trial store on a journal file and "
         "a scorer that returns at once; a score that may serve as a bar carries the values of 5,000 examples, as real "
-        "ones do. Milliseconds are per candidate; storing includes the bar, costs and fsync."
+        "ones do. Milliseconds are per candidate, by the wall clock but for ms_cpu; storing includes the bar, costs and "
+        "fsync. Where the machine's load is above its number of cores, wall time is largely waiting for a core."
     )
     keys = ("num_groups", "num_trials", "ms_overhead", "ms_cpu", "ms_proposing", "ms_storing")
     keys = (*keys, "journal_mb", "reopen_seconds", "load")

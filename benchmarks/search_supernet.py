@@ -1,5 +1,6 @@
 """Scoring widths of a trained supernet: racing against the plain way, and two workers against one."""
 
+import hashlib
 import os
 import tempfile
 import time
@@ -9,13 +10,13 @@ from typing import Any
 
 import torch
 
+import cafenet.recalibration
+import cafenet.scoring
 from cafenet.bins import IntArray
-from cafenet.layout import Subnet
-from cafenet.recalibration import PreparedSubnet
-from cafenet.scoring import FloatArray, Score, Scorer, ScoringConfig
-from cafenet.search.evolution import Evolution
-from cafenet.search.result import SearchResult
-from cafenet.search.widths import SearchConfig, WidthSearch
+from cafenet.scoring import Score, Scorer, ScoringConfig
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.result import SearchResult
+from cafenet.searching.widths import SearchConfig, WidthSearch
 from search_network import Trained, trained_supernet
 from search_results import Results
 
@@ -24,11 +25,11 @@ WAYS = {"race": ScoringConfig(), "plain": ScoringConfig(race=False)}
 
 
 class TimedScorer(Scorer):
-    """Remembers when the search was over, at the first exact score of a finalist, and the work until then."""
+    """Remembers when the search was over: at the first exact score of a finalist."""
 
     def start(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
-        self.num_widths, self.num_images, self.is_over = 0, 0, False
+        self.num_widths, self.is_over = 0, False
 
     def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
         """As the scorer does."""
@@ -38,20 +39,11 @@ class TimedScorer(Scorer):
         self.num_widths += not exact
         return super().score(taken, bar, exact=exact)
 
-    def _prepared(self, candidate: Subnet, num_batches: int) -> PreparedSubnet:
-        if not self.is_over:
-            self.num_images += sum(len(batch) for batch in self._calibration[:num_batches])
-        return super()._prepared(candidate, num_batches)
-
-    def _values(self, prepared: PreparedSubnet, start: int, stop: int) -> FloatArray:
-        if not self.is_over:
-            self.num_images += stop - start
-        return super()._values(prepared, start, stop)
-
 
 def compare_scoring(results: Results, cache: Path, seeds: Sequence[int], *, quick: bool) -> None:
     """The same search both ways, seed by seed, the first one alternating."""
-    missing = [seed for seed in seeds if f"seed {seed}" not in results.rows("supernet")]
+    known, code = results.rows("supernet"), scoring_code()
+    missing = [seed for seed in seeds if known.get(f"seed {seed}", {}).get("code") != code]
     if not missing:
         return
     trained = trained_supernet(cache, quick=quick)
@@ -65,9 +57,15 @@ def compare_scoring(results: Results, cache: Path, seeds: Sequence[int], *, quic
         values = {way: run.pop("values") for way, run in runs.items()}
         difference = values["race"] - values["plain"]
         runs["standard_error"] = float(difference.std(ddof=1) / len(difference) ** 0.5)
-        runs["num_examples"] = len(difference)
+        runs |= {"num_examples": len(difference), "code": code, "load": round(os.getloadavg()[0], 1)}
         print(f"supernet, seed {seed}: {runs}", flush=True)
         results.add("supernet", f"seed {seed}", runs)
+
+
+def scoring_code() -> str:
+    """A short name for the code that scores; what another version has measured is measured again."""
+    files = [Path(str(module.__file__)).read_bytes() for module in (cafenet.recalibration, cafenet.scoring)]
+    return hashlib.blake2b(b"".join(files), digest_size=4).hexdigest()
 
 
 def timed_search(scorer: TimedScorer, seed: int, iterations: int) -> dict[str, Any]:
@@ -80,7 +78,6 @@ def timed_search(scorer: TimedScorer, seed: int, iterations: int) -> dict[str, A
     return {
         "num_widths": scorer.num_widths,
         "num_dropped": result.num_dropped,
-        "num_images": scorer.num_images,
         "seconds": round(scorer.wall, 2),
         "cpu_seconds": round(scorer.cpu, 2),
         "seconds_with_finalists": round(total, 2),

@@ -14,9 +14,9 @@ import numpy as np
 
 from cafenet.bins import Bins, GroupBins, IntArray
 from cafenet.scoring import FloatArray
-from cafenet.search.algorithm import Algorithm
-from cafenet.search.budget import Budget, Cap
-from cafenet.search.feasible import Feasible
+from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.budget import Budget, Cap
+from cafenet.searching.feasible import Feasible
 
 PATH = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "channel-bench" / "resnet.json.gz"
 CHANNELS = (256, 256, 256, 512, 512, 512, 512)

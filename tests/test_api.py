@@ -7,17 +7,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
-from train.small import Plain, assert_same_state, batch, built, config, data, traced
 
 import cafenet
 from cafenet.api import Found, search
 from cafenet.errors import BudgetError, CafeNetError, ScoringError, TraceError
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
-from cafenet.search.evolution import Evolution
-from cafenet.search.random_search import RandomSearch
-from cafenet.search.result import SearchResult
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.random_search import RandomSearch
+from cafenet.searching.result import SearchResult
 from cafenet.stages import StagesConfig
+from train.small import Plain, assert_same_state, batch, built, config, data, traced
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
 TRAIN, VAL = data(64, 1), data(64, 2)

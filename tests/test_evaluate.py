@@ -39,7 +39,10 @@ def test_attributes_by_hand():
 
 
 def test_an_output_of_zero_says_no():
-    assert evaluate(Given(), TensorDataset(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]])))["per_attribute"] == [1.0, 0.0]
+    assert evaluate(Given(), TensorDataset(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]])))["per_attribute"] == [
+        1.0,
+        0.0,
+    ]
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5])

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from train.small import Plain, Residual, assert_same_state, built
 
 import cafenet
 from cafenet import export
 from cafenet.errors import ExportError, SlimFileError
 from cafenet.export import export_model
+from train.small import Plain, Residual, assert_same_state, built
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
 needs_onnx = pytest.mark.skipif(

@@ -100,7 +100,9 @@ def test_an_unknown_key_is_named_with_the_near_miss(text, message, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "place"), [("train: 3", "3.*'train'"), ("train: {optimizer: }", "None.*'train.optimizer'")])
+@pytest.mark.parametrize(
+    ("text", "place"), [("train: 3", "3.*'train'"), ("train: {optimizer: }", "None.*'train.optimizer'")]
+)
 def test_a_section_without_keys(text, place, tmp_path):
     with pytest.raises(RecipeError, match=f"mine.yaml has {place}"):
         load_recipe(written(tmp_path, text))

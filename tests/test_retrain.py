@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, TensorDataset
-from train.small import NUM_CLASSES, Plain, WithoutNorm, assert_same_state, batch, built, config, data, log_of
 
 import cafenet
 from cafenet.errors import TrainingError
 from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.retrain import DistillConfig, Distillation, initialised, train_model, with_inputs
+from cafenet.retrain import Distillation, DistillConfig, initialised, train_model, with_inputs
+from train.small import NUM_CLASSES, Plain, WithoutNorm, assert_same_state, batch, built, config, data, log_of
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
 COSINE = ScheduleConfig("cosine", final_lr=0.001)

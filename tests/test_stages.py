@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
-from train.small import Plain, assert_same_state, batch, built, config, traced
 
 from cafenet import stages
 from cafenet.errors import BudgetError, CafeNetError
 from cafenet.metrics import accuracy
 from cafenet.scoring import ScoringConfig
-from cafenet.search.budget import Budget, Cap, parse_budget
-from cafenet.search.evolution import Evolution
-from cafenet.search.result import SearchResult, read_result
-from cafenet.search.widths import SearchConfig
+from cafenet.searching.budget import Budget, Cap, parse_budget
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.result import SearchResult, read_result
+from cafenet.searching.widths import SearchConfig
 from cafenet.stages import Job, StagesConfig, StagesResult, composed, plan_stages, search_in_stages
 from cafenet.supernet_config import SupernetConfig
+from train.small import Plain, assert_same_state, batch, built, config, traced
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
 FULL = 17_328  # FLOPs of `Plain`: 16 places x (8 x 27 + 12 x 72 weights) + 12 x 4
@@ -88,9 +88,7 @@ def searched(
     model = built()
     space = traced(model)
     full = {"flops": float(space.flops()), "params": float(space.params())}
-    return search_in_stages(
-        model, EXAMPLE, parse_budget(text, space), work or job(), stages_config, directory, full
-    )
+    return search_in_stages(model, EXAMPLE, parse_budget(text, space), work or job(), stages_config, directory, full)
 
 
 def kept(directory: Path) -> list[SearchResult]:
@@ -289,7 +287,9 @@ def test_a_second_call_reads_what_was_found(uninterrupted, monkeypatch):
 def test_interrupted_anywhere_equals_uninterrupted(stops, uninterrupted, tmp_path):
     for kind, number in stops:
         with pytest.raises(KeyboardInterrupt):
-            searched(tmp_path, job(Read(number if kind == "train" else -1), Measured(number if kind == "metric" else -1)))
+            searched(
+                tmp_path, job(Read(number if kind == "train" else -1), Measured(number if kind == "metric" else -1))
+            )
     assert_same_result(searched(tmp_path), uninterrupted[1])
 
 

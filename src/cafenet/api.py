@@ -17,13 +17,13 @@ from cafenet.metrics import Metric, metric_by_name
 from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
-from cafenet.search.algorithm import Algorithm
-from cafenet.search.budget import Budget, parse_budget
-from cafenet.search.evolution import Evolution
-from cafenet.search.feasible import Feasible
-from cafenet.search.latency import LatencySettings, measure_latency
-from cafenet.search.result import SearchResult
-from cafenet.search.widths import SearchConfig
+from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.budget import Budget, parse_budget
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.latency import LatencySettings, measure_latency
+from cafenet.searching.result import SearchResult
+from cafenet.searching.widths import SearchConfig
 from cafenet.space import WidthSpace
 from cafenet.stages import Job, StagesConfig, plan_stages, search_in_stages
 from cafenet.supernet import LossFunction

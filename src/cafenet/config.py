@@ -6,11 +6,11 @@ from typing import Any, Literal
 from cafenet.data.augment import Augmentation
 from cafenet.retrain import DistillConfig
 from cafenet.scoring import ScoringConfig
-from cafenet.search.evolution import Evolution
-from cafenet.search.greedy import Greedy
-from cafenet.search.latency import LatencySettings
-from cafenet.search.random_search import RandomSearch
-from cafenet.search.widths import SearchConfig
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.greedy import Greedy
+from cafenet.searching.latency import LatencySettings
+from cafenet.searching.random_search import RandomSearch
+from cafenet.searching.widths import SearchConfig
 from cafenet.stages import StagesConfig
 from cafenet.supernet_config import SupernetConfig
 from cafenet.train_config import TrainConfig

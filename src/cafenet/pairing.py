@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from cafenet.errors import CafeNetError
 
@@ -46,5 +46,5 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
     if num_pairs == 1:
         return PairedDifference(mean, -np.inf, np.inf, 1, confidence)
     error = float(differences.std(ddof=1)) / num_pairs**0.5
-    reach = float(student.ppf(0.5 + confidence / 2, num_pairs - 1)) * error
+    reach = float(stdtrit(num_pairs - 1, 0.5 + confidence / 2)) * error
     return PairedDifference(mean, mean - reach, mean + reach, num_pairs, confidence)

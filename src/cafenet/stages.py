@@ -16,12 +16,12 @@ from cafenet.errors import BudgetError
 from cafenet.examples import Data
 from cafenet.metrics import Metric
 from cafenet.scoring import Scorer, ScoringConfig
-from cafenet.search.algorithm import Algorithm
-from cafenet.search.budget import Budget, Cap
-from cafenet.search.evolution import Evolution
-from cafenet.search.latency import LatencySettings
-from cafenet.search.result import SearchResult, read_result, write_result
-from cafenet.search.widths import SearchConfig, WidthSearch
+from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.budget import Budget, Cap
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.latency import LatencySettings
+from cafenet.searching.result import SearchResult, read_result, write_result
+from cafenet.searching.widths import SearchConfig, WidthSearch
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
 from cafenet.supernet_config import SupernetConfig, build_supernet

@@ -30,8 +30,14 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--data.source=celeba:absent"], "absent must hold list_attr_celeba.txt (official) or attributes.csv"),
         (["--data.source=fasion"], "did you mean fashion?"),
         (["--data.options={size: 3}"], "fashion takes no options, but got size"),
-        (["--model.options.num_classes=7"], "labels must lie in 0 to 6, the model's number of outputs, but lie in 0 to 9"),
-        (["--model.options.num_classes=11"], "one output a class, but {net} has 11 and Fashion-MNIST subset, training set"),
+        (
+            ["--model.options.num_classes=7"],
+            "labels must lie in 0 to 6, the model's number of outputs, but lie in 0 to 9",
+        ),
+        (
+            ["--model.options.num_classes=11"],
+            "one output a class, but {net} has 11 and Fashion-MNIST subset, training set",
+        ),
         (["--loss=bce"], "the loss must be bce for attributes alone, but is bce for the classes"),
         (["--search.budget=1%"], "`budget >= smallest subnet` must hold"),
         (["--search.budget=50%,1%"], "raise the budget '1%'"),
@@ -56,9 +62,15 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--retrain.seeds=[-1]"], "seed must be 0 or more, but is -1"),
         (["--seed=-1"], "seed must be 0 or more, but is -1"),
         (["--search.algorithms=[]"], "search.algorithms must hold at least one of"),
-        (["--retrain.teacher=original", "--baselines.original=false"], "needs baselines.original true, but it is false"),
+        (
+            ["--retrain.teacher=original", "--baselines.original=false"],
+            "needs baselines.original true, but it is false",
+        ),
         (["--retrain.teacher={place}/net.py:absent"], "net.py has no 'absent'"),
-        (["--retrain.start=supernet", "--stages.num_stages=2"], "retrain.start supernet needs one stage, but there are 2"),
+        (
+            ["--retrain.start=supernet", "--stages.num_stages=2"],
+            "retrain.start supernet needs one stage, but there are 2",
+        ),
         (["--baselines.random_widths=-1"], "baselines.random_widths must be 0 or more, but is -1"),
         (["--data.num_workers=-1"], "data.num_workers must be 0 or more, but is -1"),
         (["--data.num_train=0"], "data.num_train must be 1 or more, but is 0"),
@@ -92,7 +104,9 @@ def test_classes_without_a_name(tmp_path, capsys):
 
 
 def test_attributes_with_a_loss_for_classes(tmp_path, capsys):
-    recipe = recipe_file(tmp_path, data={"source": f"celeba:{faces_folder(tmp_path / 'f')}", "options": {"size": [12, 12]}})
+    recipe = recipe_file(
+        tmp_path, data={"source": f"celeba:{faces_folder(tmp_path / 'f')}", "options": {"size": [12, 12]}}
+    )
     flags = [*COLOUR[:2], "--model.options.num_classes=3", *SMALL]
     assert "the loss must be bce for attributes alone, but is cross_entropy" in mistake(capsys, recipe, *flags)
     flags[2] = "--model.options.num_classes=2"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from tiny import OURS, UNIFORM, refused, row, run
-from train.small import assert_same_state
 
 import cafenet
 from cafenet.cli import main
 from cafenet.recipes import load_recipe
 from cafenet.runs.workload import Workload
+from train.small import assert_same_state
 
 
 def loaded(path: Path, directory: Path) -> torch.nn.Module:

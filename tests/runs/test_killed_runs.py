@@ -75,7 +75,11 @@ def progress(directory: Path) -> int:
     ("limit", "flags", "message"),
     [
         (300, [], "error: the run directory .*run must be writable, but: File too large; give another --output"),
-        (9_000, [], "error: the checkpoint .*supernet.pt cannot be written: the disk may be full; the last one is kept"),
+        (
+            9_000,
+            [],
+            "error: the checkpoint .*supernet.pt cannot be written: the disk may be full; the last one is kept",
+        ),
         (
             5_000,
             ["--train.epochs=10", "--train.checkpoint_every=100"],

@@ -36,7 +36,9 @@ def test_the_same_recipe_continues(tmp_path):
 def test_another_recipe_is_refused_and_changes_nothing(tmp_path):
     RunDirectory(tmp_path / "run", Recipe(), [])
     before = (tmp_path / "run" / "recipe.yaml").read_text()
-    with pytest.raises(RecipeError, match=r"holds a run of another recipe \(seed was 0, is 1\); give another directory"):
+    with pytest.raises(
+        RecipeError, match=r"holds a run of another recipe \(seed was 0, is 1\); give another directory"
+    ):
         RunDirectory(tmp_path / "run", replace(Recipe(), seed=1), [])
     assert (tmp_path / "run" / "recipe.yaml").read_text() == before
 
@@ -56,7 +58,9 @@ def test_time_is_added_up(tmp_path, monkeypatch):
 @pytest.mark.parametrize("below", ["", "run"])
 def test_a_file_in_the_directorys_place(below, tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(RecipeError, match=r"the run directory .*file.* must be writable, but: .*; give another --output"):
+    with pytest.raises(
+        RecipeError, match=r"the run directory .*file.* must be writable, but: .*; give another --output"
+    ):
         RunDirectory(tmp_path / "file" / below, Recipe(), [])
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -64,7 +68,9 @@ def test_a_file_in_the_directorys_place(below, tmp_path):
 @pytest.mark.parametrize("text", ["a: [1", "pancakes", "", "[1, 2]"])
 def test_another_programs_recipe_is_left_alone(text, tmp_path):
     (tmp_path / "recipe.yaml").write_text(text)
-    with pytest.raises(RecipeError, match=r"recipe.yaml must be the recipe of a run, but is not; give another --output"):
+    with pytest.raises(
+        RecipeError, match=r"recipe.yaml must be the recipe of a run, but is not; give another --output"
+    ):
         RunDirectory(tmp_path, Recipe(), [])
     assert (tmp_path / "recipe.yaml").read_text() == text
     assert len(list(tmp_path.iterdir())) == 1

@@ -6,10 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import FIXED, FULL_FLOPS, ORIGINAL, OURS, UNIFORM, faces_folder, num_steps, picture_folder, recipe_file, row
-from tiny import run
+from tiny import (
+    FIXED,
+    FULL_FLOPS,
+    ORIGINAL,
+    OURS,
+    UNIFORM,
+    faces_folder,
+    num_steps,
+    picture_folder,
+    recipe_file,
+    row,
+    run,
+)
 from torch import nn
-from train.small import assert_same_state
 
 import cafenet
 from cafenet.evaluate import evaluate
@@ -18,6 +28,7 @@ from cafenet.runs import finals
 from cafenet.runs.entries import Entry, read_entries
 from cafenet.runs.finals import start_of
 from cafenet.runs.workload import Workload
+from train.small import assert_same_state
 
 ALONE = ("--baselines.original=false", "--baselines.uniform=false", "--baselines.fixed=false")
 COLOUR = ("--model.input_size=[3,12,12]", "--model.options.in_channels=3", "--data.num_train=null")
@@ -63,7 +74,9 @@ def test_the_fixed_pattern_keeps_leading_channels(finished):
 
 
 def test_two_algorithms_share_a_supernet(recipe, tmp_path):
-    results = run(recipe, tmp_path / "run", *ALONE, "--search.algorithms=[evolution,random]", "--search.random.samples=4")
+    results = run(
+        recipe, tmp_path / "run", *ALONE, "--search.algorithms=[evolution,random]", "--search.random.samples=4"
+    )
     assert [each["method"] for each in results["rows"]] == ["CafeNet-E", "CafeNet-R"]
     assert num_steps(tmp_path / "run" / "supernet") == 4
     names = {path.name for path in (tmp_path / "run" / "supernet").glob("result-*")}
@@ -187,8 +200,10 @@ def test_two_seeds(recipe, tmp_path):
     for comparison in results["comparisons"]:
         assert comparison["num_pairs"] == 2
         assert comparison["low"] <= comparison["mean"] <= comparison["high"]
-        ours, other = (row(results, comparison[name], "50%" if comparison[name] != ORIGINAL else "")["accuracies"]
-                       for name in ("first", "second"))
+        ours, other = (
+            row(results, comparison[name], "50%" if comparison[name] != ORIGINAL else "")["accuracies"]
+            for name in ("first", "second")
+        )
         assert comparison["mean"] == pytest.approx(np.mean(np.subtract(ours, other)))
 
 

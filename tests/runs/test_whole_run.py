@@ -117,7 +117,9 @@ def test_the_same_seed_gives_the_same_table(finished, recipe, tmp_path):
 
 def test_other_seeds_give_another_table(finished, recipe, tmp_path):
     other = run(recipe, tmp_path / "run", "--seed=1", "--retrain.seeds=[7]")
-    assert [each["accuracies"] for each in other["rows"]] != [each["accuracies"] for each in results_of(finished)["rows"]]
+    assert [each["accuracies"] for each in other["rows"]] != [
+        each["accuracies"] for each in results_of(finished)["rows"]
+    ]
 
 
 def test_a_second_start_does_nothing_again(finished, tmp_path, monkeypatch):

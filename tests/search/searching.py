@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from small import batch, built, supernet_of, traced, trained
+from small import batch, built, traced, trained
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
+from cafenet import WidthSpace
 from cafenet.assignment import LocallyFree, Pattern
 from cafenet.bins import Bins, GroupBins, flops_sensitive_bins
+from cafenet.choice import Exact
 from cafenet.scoring import Score
-from cafenet.search.budget import Budget, Cap
-from cafenet.search.feasible import Feasible
+from cafenet.searching.budget import Budget, Cap
+from cafenet.searching.feasible import Feasible
 from cafenet.supernet import Supernet
 
 
@@ -39,7 +41,14 @@ def _trained_state() -> dict[str, Tensor]:
 
 def untrained(pattern: Pattern | None = None, beta: float = 1.0) -> Supernet:
     """What `tiny` is before it has learned anything."""
-    return supernet_of(built(), pattern or LocallyFree(1), bins=flops_sensitive_bins(traced(built()), beta))
+    space, bins = _space(beta)
+    return Supernet(built(), space, bins, pattern or LocallyFree(1), choice=Exact()).train()
+
+
+@functools.cache
+def _space(beta: float) -> tuple[WidthSpace, Bins]:
+    space = traced(built())
+    return space, flops_sensitive_bins(space, beta)
 
 
 def tiny(pattern: Pattern | None = None, beta: float = 1.0) -> Supernet:

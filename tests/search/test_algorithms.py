@@ -7,10 +7,10 @@ import pytest
 from searching import every_vector, feasible
 
 from cafenet.errors import ScoringError
-from cafenet.search.evolution import Evolution
-from cafenet.search.greedy import Greedy
-from cafenet.search.random_search import RandomSearch
-from cafenet.search.surrogate import draw_promising, predict
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.greedy import Greedy
+from cafenet.searching.random_search import RandomSearch
+from cafenet.searching.surrogate import draw_promising, predict
 
 EVOLUTIONS = [Evolution(), Evolution(screened=1)]
 ALGORITHMS = [*EVOLUTIONS, RandomSearch(), Greedy()]

@@ -6,7 +6,7 @@ from torch import nn
 
 import cafenet
 from cafenet.errors import BudgetError
-from cafenet.search.budget import Budget, Cap, parse_budget, parse_budgets
+from cafenet.searching.budget import Budget, Cap, parse_budget, parse_budgets
 
 # 10x10 places x (3 x 20 + 20 x 2) = 10,000 multiply-adds; 3 x 20 + 20 + 20 x 2 = 120 params
 SPACE = cafenet.trace(nn.Sequential(nn.Conv2d(3, 20, 1), nn.Conv2d(20, 2, 1, bias=False)), torch.zeros(1, 3, 10, 10))

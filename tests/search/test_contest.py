@@ -10,9 +10,9 @@ import pytest
 from searching import TableScorer, binned
 
 from cafenet.scoring import Score
-from cafenet.search.algorithm import Proposal
-from cafenet.search.contest import Contest
-from cafenet.search.store import ScoredWidth, TrialStore
+from cafenet.searching.algorithm import Proposal
+from cafenet.searching.contest import Contest
+from cafenet.searching.store import ScoredWidth, TrialStore
 
 BINS = binned(9, 9)
 
@@ -28,7 +28,7 @@ class Recorder(TableScorer):
         self.bars.append(None if bar is None else bar.value)
         score = super().score(taken, bar, exact=exact)
         if bar is not None and score.value < 0.2:
-            return Score(score.value, 0, 3, 10, False, 0.01, None)
+            return Score(score.value, 0, self._num_candidates, 10, False, 0.01, None)
         return score
 
 
@@ -100,8 +100,8 @@ def dropped(taken, value, search):
 @pytest.mark.parametrize(
     ("search", "bar", "is_scored_again"),
     [
-        ("other", [4, 4], False),  # 0.35 + 0.02 < 0.4
-        ("other", [3, 4], True),  # 0.35 + 0.02 >= 0.35: it might not be dropped here
+        ("other", [4, 4], False),  # 0.34 + 0.02 < 0.4
+        ("other", [3, 4], True),  # 0.34 + 0.02 >= 0.35: it might not be dropped here
         ("other", None, True),
         ("mine", [3, 4], False),
         ("mine", None, False),
@@ -109,13 +109,13 @@ def dropped(taken, value, search):
 )
 def test_a_width_that_was_dropped_is_scored_again_only_where_it_might_matter(search, bar, is_scored_again):
     store, scorer = TrialStore(None, BINS, {}), Recorder()
-    store.add(dropped((2, 3), 0.35, search))
+    store.add(dropped((2, 3), 0.34, search))
     contest = contest_of(scorer, store, "mine")
     if bar is not None:
         contest.values(propose(bar))
     value = contest.values(propose([2, 3], num_kept=1))[0]
     assert (((2, 3), False) in scorer.asked) == is_scored_again
-    assert value == (0.25 if is_scored_again else 0.35)
+    assert value == (0.25 if is_scored_again else 0.34)
 
 
 def test_exact_scores_are_kept_too():

@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import cafenet
 from cafenet.bins import Bins, GroupBins, flops_sensitive_bins
 from cafenet.errors import BudgetError
-from cafenet.search.budget import Budget, Cap, parse_budget
-from cafenet.search.feasible import Feasible
+from cafenet.searching.budget import Budget, Cap, parse_budget
+from cafenet.searching.feasible import Feasible
 from networks import pooled
 
 

@@ -6,10 +6,10 @@ from searching import TableScorer, feasible
 
 from cafenet.errors import BudgetError
 from cafenet.scoring import Score
-from cafenet.search.algorithm import Proposal
-from cafenet.search.contest import Contest
-from cafenet.search.finalists import pick_best
-from cafenet.search.store import TrialStore
+from cafenet.searching.algorithm import Proposal
+from cafenet.searching.contest import Contest
+from cafenet.searching.finalists import pick_best
+from cafenet.searching.store import TrialStore
 
 
 class Misled(TableScorer):

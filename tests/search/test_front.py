@@ -7,9 +7,9 @@ import pytest
 
 from cafenet.errors import StoreError
 from cafenet.scoring import Score
-from cafenet.search.front import pareto_front
-from cafenet.search.result import SearchResult, read_result, write_result
-from cafenet.search.store import ScoredWidth
+from cafenet.searching.front import pareto_front
+from cafenet.searching.result import SearchResult, read_result, write_result
+from cafenet.searching.store import ScoredWidth
 
 
 def scored(width, flops, value, *, params=0.0, is_complete=True, is_exact=False):

@@ -14,8 +14,8 @@ from torch import nn
 import cafenet
 from cafenet.bins import uniform_bins
 from cafenet.errors import BudgetError
-from cafenet.search import latency
-from cafenet.search.latency import LatencyModel, LatencySettings, fit_latency, measure_latency
+from cafenet.searching import latency
+from cafenet.searching.latency import LatencyModel, LatencySettings, fit_latency, measure_latency
 from networks import Forward, contents
 
 IMAGE = torch.zeros(1, 3, 4, 4)

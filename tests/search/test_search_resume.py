@@ -18,10 +18,10 @@ from searching import TRAIN, VALIDATION, tiny
 from cafenet.errors import StoreError
 from cafenet.metrics import accuracy
 from cafenet.scoring import Scorer, ScoringConfig
-from cafenet.search.evolution import Evolution
-from cafenet.search.result import read_result, write_result
-from cafenet.search.store import TrialStore
-from cafenet.search.widths import SearchConfig, WidthSearch
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.result import read_result, write_result
+from cafenet.searching.store import TrialStore
+from cafenet.searching.widths import SearchConfig, WidthSearch
 
 ALGORITHM = Evolution(population=12, iterations=4, num_parents=4)
 SCORING = ScoringConfig(batch_size=32, min_examples=16)
@@ -71,7 +71,7 @@ def test_killed_five_times_and_resumed_equals_uninterrupted(tmp_path):
     seed = random.SystemRandom().randrange(10**6)
     rng = random.Random(seed)
     context = multiprocessing.get_context("forkserver")  # imports torch once for all six processes
-    context.set_forkserver_preload(["cafenet.search.widths"])
+    context.set_forkserver_preload(["cafenet.searching.widths"])
     journal, result = tmp_path / "parts.journal", tmp_path / "parts.json"
     start = functools.partial(context.Process, target=run, args=(saved, journal, result))
     for _ in range(5):

@@ -15,17 +15,17 @@ from small import built, supernet_of
 from torch import nn
 from torch.utils.data import TensorDataset
 
-import cafenet.search.widths
+import cafenet.searching.widths
 from cafenet.assignment import Bilateral, LocallyFree
 from cafenet.bins import flops_sensitive_bins
 from cafenet.errors import BudgetError, CafeNetError, ScoringError, StoreError
 from cafenet.recalibration import PreparedSubnet
 from cafenet.scoring import Scorer, ScoringConfig
-from cafenet.search.evolution import Evolution
-from cafenet.search.greedy import Greedy
-from cafenet.search.latency import LatencySettings, measure_latency
-from cafenet.search.random_search import RandomSearch
-from cafenet.search.widths import SearchConfig, search_widths
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.greedy import Greedy
+from cafenet.searching.latency import LatencySettings, measure_latency
+from cafenet.searching.random_search import RandomSearch
+from cafenet.searching.widths import SearchConfig, search_widths
 from cafenet.supernet import Supernet
 
 IMAGES, LABELS = VALIDATION.tensors
@@ -406,15 +406,15 @@ def test_a_measured_latency_decides_and_the_next_best_is_tried(monkeypatch):
 
         return Estimate()
 
-    monkeypatch.setattr(cafenet.search.widths, "measure_latency", measured)
-    monkeypatch.setattr(cafenet.search.widths, "fit_latency", estimated)
+    monkeypatch.setattr(cafenet.searching.widths, "measure_latency", measured)
+    monkeypatch.setattr(cafenet.searching.widths, "fit_latency", estimated)
     supernet = tiny()
     for budget in ("0.013ms", "65% latency", "0.013 ms+80%"):
         (result,) = search(supernet, budget, config=SearchConfig(min_usage=0.0))
         assert result.widths["one"] % 2 == 0
         assert result.costs["latency_ms"] == sum(result.widths.values()) / 1000 <= 0.013
         assert result.costs["flops"] <= 0.8 * supernet.space.flops() or "80" not in budget
-    monkeypatch.setattr(cafenet.search.widths, "measure_latency", lambda *args: 5.0)
+    monkeypatch.setattr(cafenet.searching.widths, "measure_latency", lambda *args: 5.0)
     with pytest.raises(
         BudgetError, match=r"keep the budget '0.013ms', but none does .*measured 5 ms, allowed 0.013 ms"
     ):

@@ -5,8 +5,6 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from cafenet.report.page import save_figures, write_report
-
 
 def add_to(commands: Any) -> None:
     """Declare the command."""
@@ -24,6 +22,8 @@ def add_to(commands: Any) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
+    from cafenet.report.page import save_figures, write_report  # matplotlib takes long to import
+
     path = write_report(args.run)
     print(path)
     if args.figures is not None:

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from cafenet.errors import RecipeError
 from cafenet.recipes import load_recipe, recipe_parser
-from cafenet.report.page import write_report
 from cafenet.runs.results import claims, results_table
 from cafenet.runs.run import Step, run_recipe
 
@@ -62,5 +61,7 @@ def _run(args: argparse.Namespace) -> None:
         console.print(results_table(rows, recipe.reference, title=recipe.description))
         for line in claims(rows):
             console.print(line)
+    from cafenet.report.page import write_report  # matplotlib takes long to import
+
     report = write_report(directory)
     console.print(f"The report is {report}; models/*/seed-*/slim.pt beside it load with cafenet.load.")

@@ -9,7 +9,7 @@ import optuna
 import yaml
 
 from cafenet.errors import RecipeError
-from cafenet.search.storage import open_storage
+from cafenet.searching.storage import open_storage
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from cafenet.evaluate import evaluate
 from cafenet.retrain import train_model
 from cafenet.runs.directory import write_json
 from cafenet.runs.workload import Workload
-from cafenet.search.budget import Budget
+from cafenet.searching.budget import Budget
 from cafenet.stages import run_supernet, search_in_stages
 
 LABELS = {"evolution": "CafeNet-E", "random": "CafeNet-R", "greedy": "CafeNet-G"}

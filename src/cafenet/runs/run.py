@@ -9,7 +9,7 @@ from cafenet.runs.entries import Entry, baseline_entries, searched_entries, writ
 from cafenet.runs.finals import final_model, load_final
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
-from cafenet.search.latency import measure_latency
+from cafenet.searching.latency import measure_latency
 from cafenet.stages import train_stage
 from cafenet.supernet_config import build_bins
 

@@ -18,10 +18,10 @@ from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model
 from cafenet.models.paper import frozen_by_default
 from cafenet.optim import build_optimizer
-from cafenet.search.algorithm import Algorithm
-from cafenet.search.budget import Budget, parse_budgets
-from cafenet.search.feasible import Feasible
-from cafenet.search.latency import LatencyModel, fit_latency, measure_latency
+from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.budget import Budget, parse_budgets
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.latency import LatencyModel, fit_latency, measure_latency
 from cafenet.space import WidthSpace
 from cafenet.stages import Job
 from cafenet.supernet_config import build_bins, build_supernet

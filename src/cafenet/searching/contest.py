@@ -10,8 +10,8 @@ import numpy as np
 
 from cafenet.bins import IntArray
 from cafenet.scoring import FloatArray, Score
-from cafenet.search.algorithm import Proposal
-from cafenet.search.store import ScoredWidth, TrialStore, key_of
+from cafenet.searching.algorithm import Proposal
+from cafenet.searching.store import ScoredWidth, TrialStore, key_of
 
 _POLL_SECONDS = 0.02
 _ENOUGH_TO_JUDGE = 10

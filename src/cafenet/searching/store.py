@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from cafenet.bins import Bins, IntArray
 from cafenet.errors import StoreError
 from cafenet.scoring import Score
-from cafenet.search.storage import open_storage, without_password
+from cafenet.searching.storage import open_storage, without_password
 
 Key = tuple[int, ...]
 """Bins per group: a width vector as a dictionary's key."""

@@ -20,16 +20,16 @@ from cafenet.examples import Data
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
-from cafenet.search.algorithm import Algorithm, Proposals
-from cafenet.search.budget import Budget, parse_budgets
-from cafenet.search.contest import Contest
-from cafenet.search.evolution import Evolution
-from cafenet.search.feasible import Feasible
-from cafenet.search.finalists import pick_best
-from cafenet.search.latency import LatencyModel, LatencySettings, fit_latency, measure_latency
-from cafenet.search.result import SearchResult
-from cafenet.search.store import ScoredWidth, TrialStore
-from cafenet.search.workers import local_workers
+from cafenet.searching.algorithm import Algorithm, Proposals
+from cafenet.searching.budget import Budget, parse_budgets
+from cafenet.searching.contest import Contest
+from cafenet.searching.evolution import Evolution
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.finalists import pick_best
+from cafenet.searching.latency import LatencyModel, LatencySettings, fit_latency, measure_latency
+from cafenet.searching.result import SearchResult
+from cafenet.searching.store import ScoredWidth, TrialStore
+from cafenet.searching.workers import local_workers
 from cafenet.supernet import Supernet
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
 from cafenet.scoring import FloatArray
-from cafenet.search.algorithm import Proposal, Proposals
-from cafenet.search.feasible import Feasible
-from cafenet.search.surrogate import draw_promising
+from cafenet.searching.algorithm import Proposal, Proposals
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.surrogate import draw_promising
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cafenet.bins import IntArray
 from cafenet.scoring import FloatArray
-from cafenet.search.feasible import Feasible
+from cafenet.searching.feasible import Feasible
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ import numpy as np
 
 from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
-from cafenet.search.algorithm import Proposal, Proposals
-from cafenet.search.feasible import Feasible
+from cafenet.searching.algorithm import Proposal, Proposals
+from cafenet.searching.feasible import Feasible
 
 
 @dataclass(frozen=True)

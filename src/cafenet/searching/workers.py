@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from cafenet.errors import StoreError
-from cafenet.search.budget import Budget
+from cafenet.searching.budget import Budget
 
 if TYPE_CHECKING:
-    from cafenet.search.widths import WidthSearch
+    from cafenet.searching.widths import WidthSearch
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cafenet.search.store import ScoredWidth
+from cafenet.searching.store import ScoredWidth
 
 
 def pareto_front(scored: Iterable[ScoredWidth], cost: str = "flops") -> list[ScoredWidth]:

@@ -6,9 +6,9 @@ import numpy as np
 
 from cafenet.bins import IntArray
 from cafenet.errors import BudgetError
-from cafenet.search.contest import Contest
-from cafenet.search.feasible import Feasible
-from cafenet.search.store import ScoredWidth
+from cafenet.searching.contest import Contest
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.store import ScoredWidth
 
 _FILLED_EACH = 2
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cafenet.bins import Bins
 from cafenet.cost import FloatArray, IntArray
 from cafenet.errors import BudgetError
-from cafenet.search.budget import UNITS, Budget
+from cafenet.searching.budget import UNITS, Budget
 
 BoolArray = npt.NDArray[np.bool_]
 

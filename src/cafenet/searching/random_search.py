@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cafenet.errors import ScoringError
-from cafenet.search.algorithm import Proposal, Proposals
-from cafenet.search.feasible import Feasible
+from cafenet.searching.algorithm import Proposal, Proposals
+from cafenet.searching.feasible import Feasible
 
 _BATCH = 40
 
