@@ -9,6 +9,7 @@ import numpy as np
 from search_overhead import is_quiet
 from search_regret import difference_tables, regret_claims, regret_tables, suggestion_table
 from search_results import Results
+from search_supernet import scoring_code
 
 TABLE_HOW = """The table (channel-bench) holds all 16,384 width vectors of a small ResNet (7 groups, quarters of the
 channels), each trained three times on CIFAR-10. *Noise-free*: searches see and are judged by the mean accuracy of the
@@ -94,7 +95,7 @@ def _overhead(results: Results) -> Iterator[str]:
     yield (
         "Evolution (default settings) on MobileNetV2 at 224, 50% of FLOPs, with the trial store on a journal file and "
         "a scorer that returns at once; a score that may serve as a bar carries the values of 5,000 examples, as real "
-        "ones do. Milliseconds are per candidate, by the wall clock but for ms_cpu; storing includes the bar, costs and "
+        "ones do. Milliseconds are per candidate, by the wall clock but for ms_cpu; storing includes bar, costs and "
         "fsync. Where the machine's load is above its number of cores, wall time is largely waiting for a core."
     )
     keys = ("num_groups", "num_trials", "ms_overhead", "ms_cpu", "ms_proposing", "ms_storing")
@@ -118,6 +119,9 @@ def _scoring(results: Results) -> Iterator[str]:
         lines.append([name, *cells, f"{100 * gain:+.2f} ± {100 * row['standard_error']:.2f}"])
     head = ["search", "widths (dropped)", "race, widths/min", "plain, widths/min", "ratio", "ratio of CPU time"]
     yield table([*head, "race, exact score", "plain, exact score", "difference, points"], lines)
+    old = [name for name, row in rows.items() if row.get("code") != scoring_code()]
+    if old:
+        yield f"Measured with an earlier version of the scoring code: {', '.join(old)}."
 
 
 def _workers(results: Results) -> Iterator[str]:

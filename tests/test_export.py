@@ -106,7 +106,7 @@ def test_what_was_there_before_is_kept_when_a_write_is_refused(changed, tmp_path
 )
 def test_outputs_that_are_none_at_all_are_refused(found, monkeypatch, tmp_path):
     monkeypatch.setitem(export._WRITERS, "pt2", lambda *arguments: found)
-    with pytest.raises(ExportError, match="must give the same outputs, but .* differs by"):
+    with pytest.raises(ExportError, match=r"must give the same outputs, but .* differs by"):
         export_model(slim_of(), EXAMPLE, tmp_path / "slim.pt2")
 
 

@@ -175,8 +175,8 @@ def test_yaml_without_sections(text, tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(RecipeError, match=r"absent.yaml must be a readable file, but: No such file"):
         load_recipe(str(tmp_path / "absent.yaml"))
+    (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(RecipeError, match="must be a readable file, but: Is a directory"):
-        (tmp_path / "folder.yaml").mkdir()
         load_recipe(str(tmp_path / "folder.yaml"))
 
 

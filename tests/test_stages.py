@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_every_stage_keeps_its_budget_and_starts_from_the_last_ones_widths(unint
     for result, limit in zip(results, limits, strict=True):
         assert result.costs["flops"] <= limit
         assert result.usage == pytest.approx(result.costs["flops"] / limit)
-    for wide, narrow in zip(results, results[1:], strict=False):
+    for wide, narrow in pairwise(results):
         assert all(narrow.widths[name] <= width for name, width in wide.widths.items())
         assert all(max(channels) < wide.widths[name] for name, channels in narrow.channels.items())
     assert found.result.score == results[-1].score

@@ -1,22 +1,27 @@
 """A recipe for each test, and one finished run for all that only look at it."""
 
+import functools
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from cafenet import recipes
 from cafenet.cli import main
 
 pytest.register_assert_rewrite("tiny")
 
 from tiny import recipe_file  # noqa: E402 - after the line that explains its assertions
 
+_parser = functools.cache(recipes.recipe_parser)
+
 
 @pytest.fixture(autouse=True)
-def _same_path_after(monkeypatch: pytest.MonkeyPatch):
-    """The command adds the working directory to where modules are looked for."""
+def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch):
+    """The command adds the working directory to where modules are looked for; its parser is built once for all."""
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(recipes, "recipe_parser", _parser)
 
 
 @pytest.fixture

@@ -180,6 +180,6 @@ def test_a_bug_shows_its_traceback(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["run", str(recipe), "--output", str(tmp_path / "run"), "--quiet"])
-    monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: open(tmp_path / "absent"))
+    monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: (tmp_path / "absent").read_text())
     with pytest.raises(FileNotFoundError):
         main(["run", str(recipe), "--output", str(tmp_path / "run"), "--quiet"])

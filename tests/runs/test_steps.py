@@ -71,25 +71,6 @@ def test_a_step_says_where_things_lie_but_shows_no_table(recipe, tmp_path, capsy
     assert "accuracy" not in output
 
 
-def test_time_is_added_up_over_starts(recipe, tmp_path):
-    directory = tmp_path / "run"
-    run(recipe, directory, step="train")
-    first = json.loads((directory / "manifest.json").read_text())
-    assert set(first["seconds"]) == {"train"}
-    run(recipe, directory, step="train")
-    second = json.loads((directory / "manifest.json").read_text())
-    assert second["seconds"]["train"] > first["seconds"]["train"]
-    assert second["started"] == first["started"]
-    assert second["command"] == first["command"]
-
-
-def test_time_is_noted_also_after_an_error(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run(recipe, tmp_path / "run")
-    assert "train" in json.loads((tmp_path / "run" / "manifest.json").read_text())["seconds"]
-
-
 def test_an_interrupted_final_training_continues(finished, recipe, tmp_path, monkeypatch, capsys):
     """Ctrl-C in the third step of the second final model: its checkpoint has two steps, the first model is done."""
     plain, steps = train._Trainer._train_step, []

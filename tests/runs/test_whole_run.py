@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tiny import FIXED, FULL_FLOPS, ORIGINAL, OURS, UNIFORM, contents, num_steps, recipe_file, refused, row, run
+from tiny import FIXED, FULL_FLOPS, ORIGINAL, OURS, UNIFORM, contents, num_steps, refused, row, run
 from tiny import without_latency as timeless
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -81,27 +81,6 @@ def test_accuracy_is_the_saved_models_on_the_whole_test_set(finished, method):
     assert (shown["accuracies"], shown["top5"]) == ([found["accuracy"]], found["top5"])
 
 
-def test_what_is_trained_on_what(recipe, tmp_path, monkeypatch):
-    """Supernets see the training part, final models all training images, and none of them the test set."""
-    sizes, plain, search = [], finals.train_model, []
-    job = Workload.job
-
-    def noted(model, example, data, *arguments, **options):
-        sizes.append(len(data.dataset))
-        return plain(model, example, data, *arguments, **options)
-
-    def noted_job(self, *arguments, **options):
-        found = job(self, *arguments, **options)
-        search.append((len(found.train.dataset), len(found.validation.dataset)))
-        return found
-
-    monkeypatch.setattr(finals, "train_model", noted)
-    monkeypatch.setattr(Workload, "job", noted_job)
-    run(recipe, tmp_path / "run")
-    assert sizes == [150] * 4
-    assert set(search) == {(130, 20)}  # of 15 images of each of 10 classes, 2 are held out
-
-
 def test_validation_and_training_images_are_apart(recipe):
     workload = Workload(load_recipe(str(recipe)))
     images = {part: {image.numpy().tobytes() for image in getattr(workload, part).images} for part in ("train", "test")}
@@ -111,8 +90,28 @@ def test_validation_and_training_images_are_apart(recipe):
     assert validation | images["train"] == {image.numpy().tobytes() for image in workload.whole_train.images}
 
 
-def test_the_same_seed_gives_the_same_table(finished, recipe, tmp_path):
-    assert timeless(run(recipe, tmp_path / "run")) == timeless(results_of(finished))
+def test_the_same_seed_gives_the_same_table(finished, recipe, tmp_path, monkeypatch):
+    """From Python this time. Supernets see the training part, final models all training images, none the test set."""
+    sizes, plain, job = [], finals.train_model, Workload.job
+
+    def noted(model, example, data, *arguments, **options):
+        sizes.append(len(data.dataset))
+        return plain(model, example, data, *arguments, **options)
+
+    def noted_job(self, *arguments, **options):
+        found = job(self, *arguments, **options)
+        sizes.append((len(found.train.dataset), len(found.validation.dataset)))
+        return found
+
+    monkeypatch.setattr(finals, "train_model", noted)
+    monkeypatch.setattr(Workload, "job", noted_job)
+    rows = run_recipe(load_recipe(str(recipe)), tmp_path / "run", quiet=True, command=["my", "script"])
+    expected = timeless(results_of(finished))
+    assert timeless(results_of(tmp_path / "run")) == expected
+    assert [list(each.accuracies) for each in rows] == [each["accuracies"] for each in expected["rows"]]
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["command"] == ["my", "script"]
+    assert set(sizes) == {(130, 20), 150}  # of 15 images of each of 10 classes, 2 are held out
+    assert sizes.count(150) == 4
 
 
 def test_other_seeds_give_another_table(finished, recipe, tmp_path):
@@ -231,10 +230,3 @@ def test_a_model_of_the_working_directory(recipe, tmp_path, monkeypatch):
     flags = ["--model.name=net_of_a_run:build", "--baselines.fixed=false"]
     assert main(["train", str(recipe), "--output", str(tmp_path / "run"), "--quiet", *flags]) == 0
     assert num_steps(tmp_path / "run" / "supernet") == 4
-
-
-def test_from_python(tmp_path, finished):
-    recipe = load_recipe(str(recipe_file(tmp_path)))
-    rows = run_recipe(recipe, tmp_path / "run", quiet=True, command=["my", "script"])
-    assert [each.accuracies[0] for each in rows] == [each["accuracies"][0] for each in results_of(finished)["rows"]]
-    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["command"] == ["my", "script"]

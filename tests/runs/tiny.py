@@ -13,7 +13,7 @@ from cafenet.cli import main
 from cafenet.recipes import load_recipe
 from cafenet.runs.run import Step, run_recipe
 
-# On a 28x28 image: 8 filters of 9 weights at 49 places, 12 of 8*9 at 9 places, 12*10: 3,528 + 7,776 + 120 = 11,424 FLOPs.
+# On 28x28: 8 filters of 9 weights at 49 places, 12 of 8*9 at 9 places, 12*10: 3,528 + 7,776 + 120 = 11,424 FLOPs.
 NET_FILE = """
 from torch import nn
 

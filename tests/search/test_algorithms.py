@@ -226,6 +226,20 @@ def test_random_search_proposes_as_many_as_asked():
     assert RandomSearch(samples=90).num_widths(feasible([20] * 6, 60)) == 90
 
 
+def test_random_search_goes_on_where_one_batch_brings_nothing_new():
+    space = feasible([7, 7, 7], 12)
+    maximal = {tuple(row) for row in every_vector([7, 7, 7]).tolist() if sum(row) == 12}
+    assert {tuple(row) for row in rows_of(proposed(RandomSearch(), space)[0]).tolist()} >= maximal
+
+
+def test_plain_evolution_drops_surplus_children_at_random():
+    algorithm = Evolution(population=12, iterations=30, screened=1)
+    proposals, _ = proposed(algorithm, feasible([20] * 4, 40), lambda taken: np.zeros(len(taken)))
+    firsts = np.concatenate([proposal.taken[:, 0] for proposal in proposals[1:]])
+    lasts = np.concatenate([proposal.taken[:, 3] for proposal in proposals[1:]])
+    assert abs(firsts.mean() - lasts.mean()) < 1.5  # groups are alike; taking the first rows would favour small ones
+
+
 def test_random_search_takes_no_notice_of_scores():
     space = feasible([9] * 4, 18)
     first, other = (proposed(RandomSearch(), space, value)[0] for value in (gain, lambda taken: -gain(taken)))
@@ -270,6 +284,14 @@ def test_greedy_exchanges_what_it_regrets():
     assert values[1] > values[0]
     labels = [proposal.label for proposal in proposed(Greedy(step=0.05), space, value)[0]]
     assert "exchange 1" in labels
+
+
+def test_greedy_exchanges_about_a_step():
+    space = feasible([20, 20], 20)
+    proposals, _ = proposed(Greedy(step=0.1), space)
+    (budget_met,) = [proposal.taken[0] for proposal in proposals if proposal.label == "budget met"]
+    (exchange,) = [proposal.taken for proposal in proposals if proposal.label == "exchange 1"]
+    assert np.abs(exchange - budget_met).max() <= 4  # a tenth of 20 channels goes to one group, out of the other
 
 
 def test_greedy_stops_when_exchanges_no_longer_help():

@@ -54,7 +54,7 @@ def _run(args: argparse.Namespace) -> None:
         raise RecipeError("give a recipe, a .yaml file or one of `cafenet recipes`")
     sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
     recipe = load_recipe(args.recipe, args.flags)
-    directory = args.output or Path("runs") / Path(args.recipe).stem
+    directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
     rows = run_recipe(recipe, directory, until=args.step, quiet=args.quiet)
     console = Console()
     if rows:
