@@ -7,7 +7,7 @@ SOURCES := src tests tools $(wildcard benchmarks)
 .PHONY: demo test lint bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search clean
 
 demo: $(VENV)/.dev-installed
-	$(BIN)/cafenet inspect torchvision:mobilenet_v2 --input 3,224,224
+	$(BIN)/cafenet run demo --output runs/demo
 
 # Two workers with one thread each: more threads than cores make torch slower, not faster.
 test: lint

@@ -115,9 +115,10 @@ def test_the_plan_of_the_docstring():
 
 
 def test_one_stage_is_the_budget_itself():
-    budget = Budget("50%", (Cap("flops", 150.1),))
-    (stage,) = plan_stages(budget, {"flops": 300.3}, 2.0, StagesConfig())
-    assert stage.budget is budget or stage.budget == budget
+    """Exactly: 0.3 - (0.3 - 0.1) is a little less than 0.1."""
+    budget = Budget("33%", (Cap("flops", 0.1),))
+    (stage,) = plan_stages(budget, {"flops": 0.3}, 2.0, StagesConfig())
+    assert stage.budget == budget
     assert (stage.number, stage.beta) == (1, 2.0)
 
 
