@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -260,6 +261,23 @@ def test_a_stage_starts_from_the_carried_weights_or_the_models_own(carry_weights
     expected = space.extract(channels=channels, model=learned if carry_weights else original).state_dict()
     assert second.keys() == expected.keys()
     assert [name for name in second if not torch.equal(second[name], expected[name])] == []
+
+
+def test_a_group_that_cannot_vary_any_more_keeps_its_last_channels(tmp_path, monkeypatch):
+    """One channel is left of the first group after stage 1, so the second stage knows only the other one."""
+    found = iter([{"one": [3], "two": list(range(1, 12))}, {"two": [0, 4, 5]}])
+
+    def narrowed(weights, space, stage, *arguments):
+        channels = next(found)
+        assert {group.name for group in space.groups} == set(channels)
+        widths = {name: len(kept) for name, kept in channels.items()}
+        result = SearchResult("50%", "none", widths, channels, 0.5, "accuracy", {}, 1.0, 1, 0, 0)
+        return SimpleNamespace(model=weights), result
+
+    monkeypatch.setattr(stages, "run_stage", narrowed)
+    result = searched(tmp_path, stages_config=StagesConfig(2)).result
+    assert result.channels == {"one": [3], "two": [1, 5, 6]}
+    assert result.widths == {"one": 1, "two": 3}
 
 
 def assert_same_result(found: StagesResult, expected: StagesResult) -> None:
