@@ -122,13 +122,13 @@ def test_exact_scores_are_kept_too():
     store, scorer = TrialStore(None, BINS, {}), Recorder()
     contest = contest_of(scorer, store, "first")
     contest.values(propose([4, 4]))
-    assert contest.exact(np.array([4, 4])).is_exact
-    assert contest.exact(np.array([4, 4])).label == "final"
+    assert contest.exact([np.array([4, 4])])[0].is_exact
+    assert contest.exact([np.array([4, 4])])[0].label == "final"
     assert scorer.asked == [((4, 4), False), ((4, 4), True)]
     assert scorer.bars[1] is None
-    contest.exact(np.array([5, 5]))
+    contest.exact([np.array([5, 5])])[0]
     other = contest_of(scorer, store, "second")
-    assert other.exact(np.array([5, 5])).score.value == 0.5
+    assert other.exact([np.array([5, 5])])[0].score.value == 0.5
     assert other.values(propose([5, 5])).tolist() == [0.5]
     assert len(scorer.asked) == 3
 
@@ -137,9 +137,9 @@ def test_a_width_of_one_candidate_is_exact_at_once():
     scorer = Recorder(num_candidates=1)
     contest = contest_of(scorer)
     contest.values(propose([4, 4], [5, 5], [1, 1]))
-    assert contest.exact(np.array([4, 4])).score.value == 0.4
+    assert contest.exact([np.array([4, 4])])[0].score.value == 0.4
     assert len(scorer.asked) == 3
-    contest.exact(np.array([1, 1]))  # was dropped
+    contest.exact([np.array([1, 1])])[0]  # was dropped
     assert scorer.asked[3:] == [((1, 1), True)]
 
 
@@ -147,7 +147,7 @@ def test_what_is_scored_is_told_with_its_costs():
     told = []
     contest = contest_of(Recorder(), on_scored=told.append)
     contest.values(propose([4, 4], [5, 5], label="iteration 1"))
-    contest.exact(np.array([4, 4]))
+    contest.exact([np.array([4, 4])])[0]
     assert [(each.taken, each.label, each.is_exact) for each in told] == [
         ((4, 4), "iteration 1", False),
         ((5, 5), "iteration 1", False),
@@ -168,7 +168,7 @@ def test_two_workers_share_a_proposal(tmp_path):
         contests.append(contest)
         rows = [[first, second] for first in range(1, 9) for second in range(1, 4)]
         values[number] = contest.values(propose(*rows)).tolist()
-        contest.exact(np.array([1, 1]))
+        contest.exact([np.array([1, 1])])[0]
 
     TrialStore(tmp_path / "trials.journal", BINS, {})
     threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
@@ -199,8 +199,8 @@ def test_a_score_that_came_just_before_the_claim_is_taken(tmp_path):
     first, second = contest_of(Recorder(), left), contest_of(scorer, right)
     first.values(propose([4, 4]))
     assert second.values(propose([4, 4])).tolist() == [0.4]  # `right` has not looked since it was opened
-    first.exact(np.array([5, 5]))
-    assert second.exact(np.array([5, 5])).score.value == 0.5
+    first.exact([np.array([5, 5])])[0]
+    assert second.exact([np.array([5, 5])])[0].score.value == 0.5
     assert scorer.asked == []
     assert right.claim(np.array([4, 4])) is not None
 

@@ -3,7 +3,7 @@
 import heapq
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -55,30 +55,52 @@ class Contest:
         while len(found) < len(proposal.taken):
             before = len(found)
             for number, row in enumerate(proposal.taken):
+                if self._store.is_shared:
+                    self._take_in(proposal, found, rivals)
                 if number in found:
                     continue
                 scored = self._score(row, _bar(rivals, proposal.num_kept), proposal.label)
-                if scored is None:
-                    continue
-                found[number] = self.seen[scored.taken] = scored
-                if scored.score.is_complete:
-                    rivals.append(scored)
-                self._on_scored(scored)
+                if scored is not None:
+                    self._note(number, scored, found, rivals)
             if len(found) == before:  # other workers have the rest
-                time.sleep(_POLL_SECONDS)
-                self._store.refresh()
+                self._wait()
         self._warn_of_chance()
         return np.array([found[number].score.value for number in range(len(proposal.taken))])
 
-    def exact(self, taken: IntArray) -> ScoredWidth:
-        """The exact score of a width: every candidate on all examples."""
-        while True:
-            scored = self._known_exactly(taken) or self._scored_now(taken, None, "final", exact=True)
+    def exact(self, rows: Sequence[IntArray]) -> list[ScoredWidth]:
+        """The exact scores of widths: every candidate on all examples."""
+        found: dict[int, ScoredWidth] = {}
+        while len(found) < len(rows):
+            before = len(found)
+            for number, row in enumerate(rows):
+                if number in found:
+                    continue
+                scored = self._known_exactly(row) or self._scored_now(row, None, "final", exact=True)
+                if scored is not None:
+                    found[number] = scored
+                    self._on_scored(scored)
+            if len(found) == before:
+                self._wait()
+        return [found[number] for number in range(len(rows))]
+
+    def _take_in(self, proposal: Proposal, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
+        """What other workers have scored of a proposal meanwhile: it raises the bar for this one, too."""
+        for number, row in enumerate(proposal.taken):
+            own = (each for each in self._store.get(row) if each.search == self._search and not each.is_exact)
+            scored = None if number in found else next(own, None)
             if scored is not None:
-                self._on_scored(scored)
-                return scored
-            time.sleep(_POLL_SECONDS)
-            self._store.refresh()
+                self._note(number, scored, found, rivals)
+
+    def _note(self, number: int, scored: ScoredWidth, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
+        found[number] = self.seen[scored.taken] = scored
+        if scored.score.is_complete:
+            rivals.append(scored)
+        self._on_scored(scored)
+
+    def _wait(self) -> None:
+        """Until other workers have written something."""
+        time.sleep(_POLL_SECONDS)
+        self._store.refresh()
 
     def _score(self, taken: IntArray, bar: Score | None, label: str) -> ScoredWidth | None:
         """From the store or now; None while another worker is at it."""

@@ -33,7 +33,7 @@ def pick_best(
     while start < len(fitting):
         rows = _filled(fitting[start : start + num_finalists], feasible, rng, min_usage)
         start += num_finalists
-        for scored in sorted(map(contest.exact, rows), key=lambda each: (-each.score.value, each.taken)):
+        for scored in sorted(contest.exact(rows), key=lambda each: (-each.score.value, each.taken)):
             reason = refuses(scored)
             if reason is None:
                 return scored
