@@ -39,6 +39,9 @@ def section(run: RunRecord) -> str:
         raise SystemExit(f"{run.path} has no results.json; finish it first")
     rows = rows_of(run)
     words = [Path(run.manifest["command"][0]).name, *run.manifest["command"][1:]]
+    if "--output" in words:  # where it was run does not matter
+        place = words.index("--output")
+        words = words[:place] + words[place + 2 :]
     lines = [f"## {run.recipe['description']}", "", "```", " ".join(words), "```", ""]
     lines += ["| method | budget | FLOPs | params | accuracy |", "| --- | --- | ---: | ---: | ---: |"]
     lines += [
