@@ -33,7 +33,7 @@ class ScoringConfig:
 
     race: bool = True
     """Race candidates and drop hopeless widths; False scores every candidate on everything."""
-    first_share: float = 1 / 16
+    first_share: float = 1 / 32
     """Share of the validation examples that all candidates see."""
     min_examples: int = 64
     """Smallest number of examples that anything is decided on."""
@@ -163,10 +163,11 @@ class Scorer:
         assert bar is not None
         assert bar.values is not None
         num_seen = len(values)
-        if num_seen < 2:  # no error can be estimated
+        if num_seen < 2 or num_seen == self.validation.size:  # no error can be estimated, or all has been seen
             return None
         difference = values - bar.values[:num_seen]
-        error = float(difference.std(ddof=1)) / num_seen**0.5
+        share_unseen = 1 - num_seen / self.validation.size  # what was seen is a part of what it stands for
+        error = float(difference.std(ddof=1)) * (share_unseen / num_seen) ** 0.5
         if difference.mean() + self.config.drop_below * error >= 0:
             return None
         value = bar.value + float(difference.mean())
