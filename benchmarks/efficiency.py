@@ -1,10 +1,11 @@
 """What choosing the best candidate costs: time per step for r = 0..3, exact and race, as ratios to an r = 0 step.
 
-    python benchmarks/efficiency.py            # both networks, some 20 minutes on one core
-    python benchmarks/efficiency.py --quick    # a few steps, to see that it runs
+    python benchmarks/efficiency.py                       # both networks, about an hour on one core
+    python benchmarks/efficiency.py --networks vgg        # one of them; two processes may share the output file
+    python benchmarks/efficiency.py --quick               # a few steps, to see that it runs
 
 Everything is measured in one run on the same sampled widths, so noise is shared, and medians of ratios are taken. A
-supernet is trained with the race meanwhile, so that the quality of its choices is seen over training:
+step is forward, backward and update; the r = 0 step beside it trains the leading bins of the same width. A supernet is trained with the race meanwhile, so that the quality of its choices is seen over training:
 (loss of the raced choice - minimum) / (mean - minimum) over all candidates on the whole batch; 0 is perfect, 1 is a
 random choice. The result goes to docs/efficiency.json and docs/efficiency.md, network by network.
 """
@@ -42,7 +43,8 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int, float]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=60, help="training steps a setting")
+    parser.add_argument("--networks", nargs="+", choices=sorted(NETWORKS), default=sorted(NETWORKS))
+    parser.add_argument("--steps", type=int, default=120, help="training steps a setting")
     parser.add_argument("--exact-every", type=int, default=6, help="steps between exact evaluations")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
@@ -52,20 +54,26 @@ def main() -> None:
     if args.quick:
         args.steps, args.exact_every = 3, 1
     torch.set_num_threads(args.threads)
-    results: dict[str, Any] = json.loads(args.output.read_text()) if args.output.exists() else {}
-    for name in NETWORKS:
+    for name in args.networks:
         for r in (1, 2, 3):
             key = f"{name} r={r} steps={args.steps} batch={args.batch_size}"
-            if key not in results:
+            if key not in read(args.output):
                 print(f"measuring {key}", flush=True)
-                results[key] = measure(name, r, args.steps, args.exact_every, args.batch_size)
-                args.output.write_text(json.dumps(results, indent=1) + "\n")
+                keep(args.output, key, measure(name, r, args.steps, args.exact_every, args.batch_size))
         key = f"{name} plain batch={args.batch_size}"
-        if key not in results:
-            results[key] = {"network": name, "full_width_ratio": full_width_ratio(name, args.batch_size)}
-            results[key] |= {"peak_mb": peak_memory(name, args.batch_size)}
-            args.output.write_text(json.dumps(results, indent=1) + "\n")
-    print(write_table(results, args.output.with_suffix(".md")))
+        if key not in read(args.output):
+            row = {"network": name, "full_width_ratio": full_width_ratio(name, args.batch_size)}
+            keep(args.output, key, row | {"peak_mb": peak_memory(name, args.batch_size)})
+    print(write_table(read(args.output), args.output.with_suffix(".md")))
+
+
+def read(output: Path) -> dict[str, Any]:
+    return json.loads(output.read_text()) if output.exists() else {}
+
+
+def keep(output: Path, key: str, row: dict[str, Any]) -> None:
+    """Add a row at once; whatever another process wrote meanwhile stays."""
+    output.write_text(json.dumps(read(output) | {key: row}, indent=1) + "\n")
 
 
 def images(name: str) -> tuple[Tensor, Tensor]:
@@ -100,27 +108,29 @@ def measure(name: str, r: int, steps: int, exact_every: int, batch_size: int) ->
     pixels, labels = images(name)
     generator = torch.Generator().manual_seed(r)
     optimizer = torch.optim.SGD(supernet.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
-    raced, exact, arithmetic, quality, losses = [], [], [], [], []
+    raced, exact, arithmetic, forward, quality, losses = [], [], [], [], [], []
     for number in range(steps):
         index = torch.randint(len(pixels), (batch_size,), generator=generator)
         batch = (pixels[index], labels[index])
         candidates = supernet.candidates(supernet.sample())
-        step_seconds, _ = timed(lambda b=batch, c=candidates: cross_entropy(supernet(b[0], c[0]), b[1]).backward())
+        zero_seconds, _ = timed(lambda b=batch, c=candidates: backward(supernet, b, c[0]))
         optimizer.zero_grad()
         race_seconds, (chosen, _) = timed(lambda b=batch, c=candidates: choose(supernet, Race(), b, c))
-        raced.append(1 + race_seconds / step_seconds)
         if number % exact_every == 0:
             forward_seconds, _ = timed(lambda b=batch, c=candidates: supernet.trial_losses(b, c[:1], cross_entropy))
             exact_seconds, (_, seen) = timed(lambda b=batch, c=candidates: choose(supernet, Exact(), b, c))
-            exact.append(1 + exact_seconds / step_seconds)
-            arithmetic.append(1 + len(candidates) * forward_seconds / step_seconds)
             if max(seen) > min(seen):
                 quality.append((seen[chosen] - min(seen)) / (mean(seen) - min(seen)))
-        loss = cross_entropy(supernet(batch[0], candidates[chosen]), batch[1])
-        loss.backward()
-        optimizer.step()
+        own_seconds, loss = timed(lambda b=batch, c=candidates[chosen]: backward(supernet, b, c))
+        update_seconds, _ = timed(optimizer.step)
         optimizer.zero_grad()
-        losses.append(loss.item())
+        losses.append(loss)
+        zero_step, own_step = zero_seconds + update_seconds, own_seconds + update_seconds
+        raced.append((race_seconds + own_step) / zero_step)
+        if number % exact_every == 0:
+            exact.append((exact_seconds + own_step) / zero_step)
+            arithmetic.append((len(candidates) * forward_seconds + zero_step) / zero_step)
+            forward.append(forward_seconds / zero_step)
     return {
         "network": name,
         "r": r,
@@ -129,6 +139,7 @@ def measure(name: str, r: int, steps: int, exact_every: int, batch_size: int) ->
         "exact_ratio": median(exact),
         "arithmetic_ratio": median(arithmetic),
         "exact_over_arithmetic": median(e / a for e, a in zip(exact, arithmetic, strict=True)),
+        "forward_share": median(forward),
         "race_quality": mean(quality),
         "race_quality_sem": float(np.std(quality, ddof=1) / len(quality) ** 0.5) if len(quality) > 1 else None,
         "num_quality": len(quality),
@@ -136,6 +147,12 @@ def measure(name: str, r: int, steps: int, exact_every: int, batch_size: int) ->
         "last_loss": mean(losses[-5:]),
         "steps": steps,
     }
+
+
+def backward(supernet: Supernet, batch: Batch, subnet: Any) -> float:
+    loss = cross_entropy(supernet(batch[0], subnet), batch[1])
+    loss.backward()
+    return loss.item()
 
 
 def choose(supernet: Supernet, choice: Race | Exact, batch: Batch, candidates: list[Any]) -> tuple[int, list[float]]:

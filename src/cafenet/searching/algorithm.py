@@ -41,3 +41,9 @@ class Algorithm(Protocol):
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals:
         """Propose until done."""
         ...
+
+
+def distinct(rows: IntArray) -> IntArray:
+    """The rows without repetitions, in the order they came: sorted ones would be scored from narrow to wide."""
+    _, first = np.unique(rows, axis=0, return_index=True)
+    return rows[np.sort(first)]

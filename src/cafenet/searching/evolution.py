@@ -7,7 +7,7 @@ import numpy as np
 from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
 from cafenet.scoring import FloatArray
-from cafenet.searching.algorithm import Proposal, Proposals
+from cafenet.searching.algorithm import Proposal, Proposals, distinct
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.surrogate import draw_promising
 
@@ -44,7 +44,7 @@ class Evolution:
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals:
         """A first population over the whole space under the budget, then generations of children."""
-        taken = np.unique(feasible.sample(self.population, rng), axis=0)
+        taken = distinct(feasible.sample(self.population, rng))
         values = np.empty(0)
         num_old = 0
         for iteration in range(1, self.iterations + 1):
@@ -59,7 +59,7 @@ class Evolution:
     def _children(self, taken: IntArray, values: FloatArray, feasible: Feasible, rng: np.random.Generator) -> IntArray:
         """New widths: half of them crossed over and then mutated, half mutated only."""
         parents = taken[np.argsort(-values, kind="stable")[: self.num_parents]]
-        num_bred = self.population * self.screened
+        num_bred = self.population * max(self.screened, 2)  # some are known already
         mothers, fathers = (parents[rng.integers(len(parents), size=num_bred)] for _ in range(2))
         is_crossed = rng.random(num_bred) < 0.5
         children = mothers.copy()
@@ -80,5 +80,5 @@ class Evolution:
 def _unseen(rows: IntArray, seen: IntArray) -> IntArray:
     """The distinct rows that are not among those seen."""
     known = {tuple(row) for row in seen.tolist()}
-    unique = np.unique(rows, axis=0)
+    unique = distinct(rows)
     return unique[[tuple(row) not in known for row in unique.tolist()]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cafenet.errors import ScoringError
-from cafenet.searching.algorithm import Proposal, Proposals
+from cafenet.searching.algorithm import Proposal, Proposals, distinct
 from cafenet.searching.feasible import Feasible
 
 _BATCH = 40
@@ -35,7 +35,7 @@ class RandomSearch:
         seen: set[tuple[int, ...]] = set()
         num_idle = 0
         while len(seen) < self.samples and num_idle < 25:
-            drawn = np.unique(feasible.sample(_BATCH, rng), axis=0)
+            drawn = distinct(feasible.sample(_BATCH, rng))
             new = [row for row in drawn if tuple(row) not in seen][: self.samples - len(seen)]
             num_idle = 0 if new else num_idle + 1
             if new:
