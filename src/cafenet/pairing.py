@@ -48,3 +48,12 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
     error = float(differences.std(ddof=1)) / num_pairs**0.5
     reach = float(stdtrit(num_pairs - 1, 0.5 + confidence / 2)) * error
     return PairedDifference(mean, mean - reach, mean + reach, num_pairs, confidence)
+
+
+def in_words(difference: PairedDifference) -> str:
+    """`+0.52 points (95% interval +0.10 to +0.94)`, of shares; says where one may not claim it."""
+    points = f"{100 * difference.mean:+.2f} points"
+    if difference.num_pairs == 1:
+        return f"{points} (one seed, no claim)"
+    interval = f"95% interval {100 * difference.low:+.2f} to {100 * difference.high:+.2f}"
+    return f"{points} ({interval}{'' if difference.is_clear else ', not clear'})"

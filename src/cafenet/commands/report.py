@@ -22,12 +22,15 @@ def add_to(commands: Any) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from cafenet.report.page import save_figures, write_report  # matplotlib takes long to import
+    from cafenet.report.drawing import save_figures  # matplotlib takes long to import
+    from cafenet.report.figures import all_figures
+    from cafenet.report.page import write_report
+    from cafenet.report.records import read_run
 
     path = write_report(args.run)
     print(path)
     if args.figures is not None:
-        for figure in save_figures(args.run, args.figures):
+        for figure in save_figures(all_figures(read_run(args.run)), args.figures):
             print(figure)
     if args.open:
         webbrowser.open(path.resolve().as_uri())

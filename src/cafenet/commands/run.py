@@ -1,12 +1,14 @@
 """`cafenet run` and its single steps: a recipe and a directory in, trained slim models and a table out."""
 
 import argparse
+import logging
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.logging import RichHandler
 
 from cafenet.errors import RecipeError
 from cafenet.recipes import load_recipe, recipe_parser
@@ -41,7 +43,9 @@ def add_to(commands: Any) -> None:
         )
         parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a .yaml file, or a shipped recipe's name")
         parser.add_argument("--output", type=Path, metavar="DIR", help="run directory (default: runs/RECIPE)")
-        parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
+        loudness = parser.add_mutually_exclusive_group()
+        loudness.add_argument("--quiet", action="store_true", help="print nothing but the result")
+        loudness.add_argument("--verbose", action="store_true", help="also say what each step begins with and finds")
         parser.add_argument("--help-recipe", action="store_true", help="show every key of a recipe, and exit")
         parser.set_defaults(command_function=_run, takes_flags=True, step=step)
 
@@ -52,6 +56,13 @@ def _run(args: argparse.Namespace) -> None:
         return
     if args.recipe is None:
         raise RecipeError("give a recipe, a .yaml file or one of `cafenet recipes`")
+    if args.verbose:
+        logging.basicConfig(
+            level=logging.WARNING,
+            format="%(message)s",
+            handlers=[RichHandler(console=Console(stderr=True), show_path=False)],
+        )
+        logging.getLogger("cafenet").setLevel(logging.INFO)
     sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")

@@ -1,16 +1,16 @@
-"""The figures of a report, each a function from what was read to a matplotlib figure; None where there is no data."""
+"""The figures of a run, each a function from what was read to a matplotlib figure; None where there is no data."""
 
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import Any, cast
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cafenet.report.drawing import OWN, PALE, PICK, colour, duration, legend, mark, single, smoothed
 from cafenet.report.records import RunRecord, TrialRecord
-
-OWN, OTHER, PALE, PICK = "#2a78c2", "#c2702a", "#9aa7b4", "#c22a4e"
-_MOST_POINTS = 4000
 
 
 def all_figures(run: RunRecord) -> dict[str, Figure]:
@@ -46,7 +46,7 @@ def widths_kept(run: RunRecord) -> Figure | None:
         axes.barh(places, [100] * len(groups), color=PALE, alpha=0.25, height=0.75)
         bars = axes.barh(places, shares, color=OWN, height=0.75)
         for bar, group, part in zip(bars, groups, kept, strict=True):
-            bar.set_gid(f"tip:{group['name']}: {part} of {group['channels']} channels")
+            mark(bar, tip=f"{_layers(group)}: {part} of {group['channels']} channels")
             axes.text(101, bar.get_y() + bar.get_height() / 2, f"{part}/{group['channels']}", va="center", fontsize=6)
         axes.set_yticks(places, [group["name"] for group in groups], fontsize=6)
         axes.invert_yaxis()
@@ -55,27 +55,60 @@ def widths_kept(run: RunRecord) -> Figure | None:
 
 
 def accuracy_against_flops(run: RunRecord) -> Figure | None:
-    """All scored widths, their Pareto front and the picks; pointing at a dot shows its widths."""
-    studies = [study for study in run.studies if study.trials]
+    """All scored widths, their Pareto front and the picks; pointing at a dot shows its widths (see `points`)."""
+    studies = scored_studies(run)
     if not studies:
         return None
-    figure, axes = _single()
-    for number, study in enumerate(studies):
-        trials = [trial for trial in _finished(study.trials) if trial.is_complete][-_MOST_POINTS:]
-        _dots(axes, trials, study.name, _colour(number))
-        if number == 0:
-            front = _front(trials)
-            axes.plot(
-                [trial.costs["flops"] / 1e6 for trial in front],
-                [100 * trial.value for trial in front],
-                color=PICK,
-                linewidth=1,
-                label="Pareto front",
-            )
-    _mark_picks(axes, run)
-    axes.set(xlabel="FLOPs, millions (one multiply-add is one)", ylabel=_score_label(run))
-    axes.legend(fontsize=7)
+    figure, axes = single()
+    for number, (name, trials) in enumerate(studies.items()):
+        (dots,) = axes.plot(
+            *zip(*((trial.costs["flops"] / 1e6, 100 * trial.value) for trial in trials), strict=True),
+            "o",
+            markersize=3,
+            alpha=0.5,
+            color=colour(number),
+            markeredgewidth=0,
+            label=f"{name} ({len(trials):,} widths)",
+        )
+        mark(dots, series=number, points=points_name(number))
+    front = pareto_front(next(iter(studies.values())))
+    (line,) = axes.plot(
+        [trial.costs["flops"] / 1e6 for trial in front],
+        [100 * trial.value for trial in front],
+        color=PICK,
+        linewidth=1,
+        label="Pareto front",
+    )
+    mark(line, series=len(studies))
+    num_picks = _mark_picks(axes, run, len(studies) + 1)
+    axes.set(xlabel="FLOPs, millions (one multiply-add is one)", ylabel=score_label(run))
+    legend(axes, range(len(studies) + 1 + num_picks))
     return figure
+
+
+def points(run: RunRecord) -> dict[str, Any]:
+    """What the dots of `accuracy_against_flops` tell: score, FLOPs and widths of each, by the block's name."""
+    return {
+        points_name(number): {
+            "groups": list(trials[0].widths),
+            "points": [
+                [round(100 * trial.value, 4), int(trial.costs["flops"]), list(trial.widths.values())]
+                for trial in trials
+            ],
+        }
+        for number, trials in enumerate(scored_studies(run).values())
+    }
+
+
+def points_name(number: int) -> str:
+    """The block of data behind the dots of a study."""
+    return f"points-{number}"
+
+
+def scored_studies(run: RunRecord) -> dict[str, list[TrialRecord]]:
+    """The widths of each study that were scored in full, once each."""
+    found = {study.name: [trial for trial in finished(study.trials) if trial.is_complete] for study in run.studies}
+    return {name: trials for name, trials in found.items() if trials}
 
 
 def search_progress(run: RunRecord) -> Figure | None:
@@ -87,29 +120,48 @@ def search_progress(run: RunRecord) -> Figure | None:
                 searches.setdefault(f"{study.name}: {_short(trial.search)}", []).append(trial)
     if not searches:
         return None
-    figure, axes = _single()
+    figure, axes = single()
     for number, (name, trials) in enumerate(searches.items()):
         values = [100 * trial.value for trial in trials]
         complete = [100 * trial.value if trial.is_complete else -math.inf for trial in trials]
         best = list(accumulate(complete, max))
-        axes.plot(values, ".", markersize=2, alpha=0.4, color=_colour(number))
-        axes.plot([math.nan if math.isinf(each) else each for each in best], color=_colour(number), label=name)
-    axes.set(xlabel="widths scored", ylabel=_score_label(run))
-    axes.legend(fontsize=7)
+        (dots,) = axes.plot(values, ".", markersize=2, alpha=0.4, color=colour(number))
+        shown = [math.nan if math.isinf(each) else each for each in best]
+        (line,) = axes.plot(shown, color=colour(number), label=name)
+        for artist in (dots, line):
+            mark(artist, series=number)
+    axes.set(xlabel="widths scored", ylabel=score_label(run))
+    legend(axes, range(len(searches)))
     return figure
 
 
 def score_histogram(run: RunRecord) -> Figure | None:
     """How the scores of all widths are spread (paper, a12), supernet by supernet."""
-    studies = [study for study in run.studies if study.trials]
+    return histogram({study.name: study.trials for study in run.studies if study.trials}, score_label(run))
+
+
+def histogram(studies: dict[str, list[TrialRecord]], label: str) -> Figure | None:
+    """Several studies' scores over each other."""
     if not studies:
         return None
-    figure, axes = _single()
-    for number, study in enumerate(studies):
-        values = [100 * trial.value for trial in _finished(study.trials)]
-        axes.hist(values, bins=min(30, max(5, len(values) // 8)), alpha=0.55, color=_colour(number), label=study.name)
-    axes.set(xlabel=_score_label(run), ylabel="widths")
-    axes.legend(fontsize=7)
+    figure, axes = single()
+    values = {name: [100 * trial.value for trial in finished(trials)] for name, trials in studies.items()}
+    low, high = min(map(min, values.values())), max(map(max, values.values()))
+    num_bins = min(30, max(5, max(map(len, values.values())) // 8))
+    for number, (name, scores) in enumerate(values.items()):
+        _, _, shapes = axes.hist(
+            scores,
+            bins=num_bins,
+            range=(low, high) if high > low else None,
+            histtype="stepfilled",
+            alpha=0.5,
+            color=colour(number),
+            label=name,
+        )
+        for shape in cast("list[Artist]", shapes):
+            mark(shape, series=number)
+    axes.set(xlabel=label, ylabel="widths")
+    legend(axes, range(len(studies)))
     return figure
 
 
@@ -118,13 +170,15 @@ def training_curves(run: RunRecord) -> Figure | None:
     studies = [study for study in run.studies if len(study.log) > 1]
     if not studies:
         return None
-    figure, axes = _single()
+    figure, axes = single()
     for number, study in enumerate(studies):
         epochs, losses = [line["epoch"] for line in study.log], [line["loss"] for line in study.log]
-        axes.plot(epochs, losses, alpha=0.2, linewidth=0.8, color=_colour(number))
-        axes.plot(epochs, _smoothed(losses), color=_colour(number), label=study.name)
+        lines = axes.plot(epochs, losses, alpha=0.2, linewidth=0.8, color=colour(number))
+        lines += axes.plot(epochs, smoothed(losses), color=colour(number), label=study.name)
+        for line in lines:
+            mark(line, series=number)
     axes.set(xlabel="epochs", ylabel="training loss of the sampled widths")
-    axes.legend(fontsize=7)
+    legend(axes, range(len(studies)))
     return figure
 
 
@@ -139,7 +193,7 @@ def bins_of_groups(run: RunRecord) -> Figure | None:
     ):
         bars = axes.bar(range(len(groups)), [group[key] for group in groups], color=OWN)
         for bar, group in zip(bars, groups, strict=True):
-            bar.set_gid(f"tip:{group['name']}: {group['num_bins']} bins of {group['bin_size']}")
+            mark(bar, tip=f"{_layers(group)}: {group['num_bins']} bins of {group['bin_size']}")
         axes.set(xlabel="width group, from input to output", ylabel=title)
     return figure
 
@@ -178,63 +232,18 @@ def attribute_differences(run: RunRecord) -> Figure | None:
         points = [100 * (own - base) for own, base in zip(row["per_attribute"], other["per_attribute"], strict=True)]
         places = [place + 0.4 * number / len(pairs) for place in range(len(names))]
         label = f"{row['method']} - Uniform at {row['budget']}"
-        axes.barh(places, points, height=0.8 / len(pairs), color=_colour(number), label=label)
+        bars = axes.barh(places, points, height=0.8 / len(pairs), color=colour(number), label=label)
+        for bar, name, point in zip(bars, names, points, strict=True):
+            mark(bar, series=number, tip=f"{name}: {point:+.2f} points")
     axes.set_yticks(range(len(names)), names, fontsize=6)
     axes.invert_yaxis()
     axes.set(xlabel="points of accuracy")
-    axes.legend(fontsize=7)
+    legend(axes, range(len(pairs)))
     return figure
 
 
-def duration(seconds: float) -> str:
-    """75 is 1 min 15 s."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def _single() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _dots(axes: Axes, trials: Sequence[TrialRecord], name: str, colour: str) -> None:
-    """One path for each dot, so that each can tell its widths."""
-    for number, trial in enumerate(trials):
-        (dot,) = axes.plot(
-            trial.costs["flops"] / 1e6,
-            100 * trial.value,
-            "o",
-            markersize=3,
-            alpha=0.5,
-            color=colour,
-            markeredgewidth=0,
-            label=f"{name} ({len(trials)} widths)" if number == 0 else None,
-        )
-        widths = ", ".join(f"{group} {width}" for group, width in trial.widths.items())
-        dot.set_gid(f"tip:{100 * trial.value:.2f}% at {trial.costs['flops']:,.0f} FLOPs: {widths}")
-
-
-def _mark_picks(axes: Axes, run: RunRecord) -> None:
-    rows = {(row["method"], row["budget"]): row for row in (run.results or {}).get("rows", [])}
-    for entry in run.entries:
-        row = rows.get((entry["method"], entry["budget"]))
-        if row is None or entry["search_score"] is None or not entry["method"].startswith("CafeNet"):
-            continue
-        (dot,) = axes.plot(
-            row["flops"] / 1e6,
-            100 * entry["search_score"],
-            "*",
-            markersize=11,
-            color=PICK,
-            label=f"{entry['method']} {entry['budget']}",
-        )
-        dot.set_gid(f"tip:{entry['method']} at {entry['budget']}: {100 * entry['search_score']:.2f}%")
-
-
-def _front(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+def pareto_front(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Those that none beats at equal or fewer FLOPs, the cheapest first."""
     front: list[TrialRecord] = []
     for trial in sorted(trials, key=lambda each: (each.costs["flops"], -each.value)):
         if not front or trial.value > front[-1].value:
@@ -242,7 +251,7 @@ def _front(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     return front
 
 
-def _finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+def finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     """One record a width: the exact score where there is one."""
     best: dict[tuple[tuple[str, int], ...], TrialRecord] = {}
     for trial in trials:
@@ -252,21 +261,35 @@ def _finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     return list(best.values())
 
 
-def _smoothed(values: Sequence[float]) -> list[float]:
-    weight = max(0.0, min(0.95, 1 - 10 / len(values)))
-    return list(accumulate(values, lambda mean, value: weight * mean + (1 - weight) * value))
+def score_label(run: RunRecord) -> str:
+    """What a search's scores are, for an axis."""
+    metric = run.recipe.get("search", {}).get("metric", "accuracy")
+    return "validation accuracy in the supernet, %" if metric == "accuracy" else f"100 x {metric} in the supernet"
 
 
-def _colour(number: int) -> str:
-    return (OWN, OTHER, "#3f9a5c", "#7a4fb0", "#8a6d3b")[number % 5]
+def _mark_picks(axes: Axes, run: RunRecord, series: int) -> int:
+    """A star for each model found; returns their number."""
+    rows = {(row["method"], row["budget"]): row for row in (run.results or {}).get("rows", [])}
+    num_picks = 0
+    for entry in run.entries:
+        row = rows.get((entry["method"], entry["budget"]))
+        if row is None or entry["search_score"] is None or not entry["method"].startswith("CafeNet"):
+            continue
+        name = f"{entry['method']} {entry['budget']}"
+        (dot,) = axes.plot(row["flops"] / 1e6, 100 * entry["search_score"], "*", markersize=11, color=PICK, label=name)
+        tip = f"{name}: {100 * entry['search_score']:.2f}% at {row['flops']:,} FLOPs"
+        mark(dot, series=series + num_picks, tip=tip)
+        num_picks += 1
+    return num_picks
+
+
+def _layers(group: dict[str, Any]) -> str:
+    """A group's name with the layers that are coupled in it."""
+    layers = group.get("layers") or []
+    return group["name"] if len(layers) < 2 else f"{group['name']} ({', '.join(layers)})"
 
 
 def _short(search: str) -> str:
     """`Evolution(population=...) 50% seed 0 band ...` is `Evolution 50%`."""
     name, _, rest = search.partition("(")
     return f"{name} {rest.rpartition(')')[0] and search.split(') ')[1].split(' seed')[0]}".strip()
-
-
-def _score_label(run: RunRecord) -> str:
-    metric = run.recipe.get("search", {}).get("metric", "accuracy")
-    return "validation accuracy in the supernet, %" if metric == "accuracy" else f"100 x {metric} in the supernet"

@@ -46,15 +46,19 @@ class RunRecord:
     entries: list[dict[str, Any]]
     results: dict[str, Any] | None
     studies: list[StudyRecord] = field(default_factory=list)
+    title: str = ""
 
     @property
     def name(self) -> str:
-        """The directory's name."""
-        return self.path.resolve().name
+        """The title, or the directory's name."""
+        return self.title or self.path.resolve().name
 
     def missing(self) -> list[str]:
         """What the run has not come to, in words."""
         found = []
+        stopped = self.manifest.get("stopped")
+        if stopped:
+            found.append(f"the step {stopped['step']} ended with: {stopped['reason']}")
         if not any(study.log for study in self.studies):
             found.append("no supernet has been trained yet")
         if not any(study.trials for study in self.studies):

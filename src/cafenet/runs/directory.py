@@ -42,15 +42,19 @@ class RunDirectory:
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Add the time spent inside to the manifest, also if it ends in an error."""
+        """Add the time spent inside to the manifest, also if it ends in an error, which is noted beside it."""
         start = time.monotonic()
+        stopped = None
         try:
             yield
+        except BaseException as error:
+            stopped = {"step": step, "reason": str(error) or type(error).__name__}
+            raise
         finally:
             manifest = json.loads(self._manifest_path.read_text())
             seconds = manifest["seconds"].get(step, 0.0) + time.monotonic() - start
             manifest["seconds"][step] = round(seconds, 3)
-            write_json(self._manifest_path, manifest)
+            write_json(self._manifest_path, manifest | {"stopped": stopped})
 
     def finish(self) -> None:
         """Note that the run is complete."""
@@ -85,6 +89,7 @@ class RunDirectory:
             "format_version": FORMAT_VERSION,
             "started": _now(),
             "finished": None,
+            "stopped": None,
             "command": command,
             "seed": recipe.seed,
             "versions": {"python": platform.python_version(), **_versions()},

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from cafenet.config import Reference
-from cafenet.pairing import PairedDifference, compare_paired
+from cafenet.pairing import PairedDifference, compare_paired, in_words
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,10 @@ def results_table(rows: Sequence[Row], references: Sequence[Reference], title: s
 
 def claims(rows: Sequence[Row]) -> list[str]:
     """One sentence a comparison; a win or a loss only where the interval says so."""
-    lines = []
-    for first, second, difference in comparisons(rows):
-        points = f"{100 * difference.mean:+.2f} points"
-        if difference.num_pairs == 1:
-            verdict = "one seed, no claim"
-        else:
-            interval = f"95% interval {100 * difference.low:+.2f} to {100 * difference.high:+.2f}"
-            verdict = interval + ("" if difference.is_clear else ", not clear")
-        lines.append(f"{first.method} - {second.method} at {first.budget}: {points} ({verdict})")
-    return lines
+    return [
+        f"{first.method} - {second.method} at {first.budget}: {in_words(difference)}"
+        for first, second, difference in comparisons(rows)
+    ]
 
 
 def count(number: float) -> str:

@@ -1,5 +1,6 @@
 """Algorithm 1 of the paper from start to end, in steps that can each be stopped and continued."""
 
+import logging
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -10,11 +11,14 @@ from cafenet.runs.finals import final_model, load_final
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
 from cafenet.searching.latency import measure_latency
+from cafenet.space import WidthGroup, WidthSpace
 from cafenet.stages import train_stage
 from cafenet.supernet_config import build_bins
 
 Step = Literal["train", "search", "retrain", "evaluate"]
 STEPS: tuple[Step, ...] = get_args(Step)
+
+_log = logging.getLogger(__name__)
 
 
 def run_recipe(
@@ -28,6 +32,7 @@ def run_recipe(
     workload.check()
     place = RunDirectory(directory, recipe, command)
     write_json(directory / "space.json", describe_space(workload))
+    _say_what(workload)
     with place.timed("train"):
         _train(workload, directory)
     if until == "train":
@@ -35,11 +40,14 @@ def run_recipe(
     with place.timed("search"):
         entries = [*baseline_entries(workload, directory), *searched_entries(workload, directory)]
         write_entries(entries, directory)
+    for entry in entries:
+        _log.info("%s %s: score %s", entry.method, entry.budget or "-", entry.search_score)
     if until == "search":
         return []
     with place.timed("retrain"):
         for entry in entries:
             for seed in recipe.retrain.seeds:
+                _log.info("final model %s %s, seed %d", entry.method, entry.budget or "-", seed)
                 final_model(workload, entry, seed, directory)
     if until == "retrain":
         return []
@@ -48,6 +56,21 @@ def run_recipe(
         write_json(directory / "results.json", as_document(rows, recipe.reference))
     place.finish()
     return rows
+
+
+def _say_what(workload: Workload) -> None:
+    """What the run begins with, for --verbose."""
+    space, recipe = workload.space, workload.recipe
+    _log.info("%s: %d width groups, %s FLOPs", recipe.model.name, len(space.groups), f"{space.flops():,}")
+    _log.info(
+        "%s: %d training, %d validation, %d test examples",
+        recipe.data.source,
+        len(workload.train),
+        len(workload.validation),
+        len(workload.test),
+    )
+    for budget in workload.budgets:
+        _log.info("budget %s", budget.text)
 
 
 def describe_space(workload: Workload) -> dict[str, Any]:
@@ -59,6 +82,7 @@ def describe_space(workload: Workload) -> dict[str, Any]:
         "groups": [
             {
                 "name": group.name,
+                "layers": _coupled_layers(space, group),
                 "channels": group.channels,
                 "sensitivity": group.sensitivity,
                 "bin_size": each.size,
@@ -69,6 +93,12 @@ def describe_space(workload: Workload) -> dict[str, Any]:
         "frozen": [{"name": each.name, "channels": each.channels, "reason": each.reason} for each in space.frozen],
         "attributes": list(workload.test.classes) if workload.test.is_multi_label else None,
     }
+
+
+def _coupled_layers(space: WidthSpace, group: WidthGroup) -> list[str]:
+    """The layers whose output channels the group decides."""
+    matrices = {name for name, parameter in space.model.named_parameters() if parameter.ndim > 1}
+    return [slot.tensor.rpartition(".")[0] for slot in group.slots if slot.dim == 0 and slot.tensor in matrices]
 
 
 def _train(workload: Workload, directory: Path) -> None:

@@ -1,0 +1,48 @@
+"""`cafenet dashboard`: Optuna's dashboard on the study of a run."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cafenet.errors import StoreError
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "dashboard",
+        help="open Optuna's dashboard on a run's scored widths",
+        description="Serve Optuna's dashboard on the trials of a run, also while it searches; needs "
+        "`pip install cafenet[dashboard]`.",
+        epilog="examples:\n  cafenet dashboard runs/demo\n  cafenet dashboard runs/demo --study supernet-fixed",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", metavar="RUN_DIR", type=Path)
+    parser.add_argument("--study", metavar="NAME", help="which supernet's (default: the first)")
+    parser.add_argument("--host", default="localhost")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.set_defaults(command_function=_dashboard)
+
+
+def find_journal(run: Path, study: str | None = None) -> Path:
+    """The trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`."""
+    journals = {str(path.parent.relative_to(run)): path for path in sorted(run.glob("supernet*/**/trials.journal"))}
+    if not journals:
+        raise StoreError(f"{run} must be a run directory with scored widths, but has no trials.journal yet")
+    if study is None:
+        return next(iter(journals.values()))
+    if study not in journals:
+        raise StoreError(f"--study must be one of {', '.join(journals)}, but got {study!r}")
+    return journals[study]
+
+
+def _dashboard(args: argparse.Namespace) -> None:
+    from cafenet.searching.storage import open_storage
+
+    journal = find_journal(args.run, args.study)
+    try:
+        from optuna_dashboard import run_server
+    except ImportError as error:
+        raise StoreError("the dashboard is an extra: pip install 'cafenet[dashboard]'") from error
+    print(f"http://{args.host}:{args.port}/ shows {journal}; Ctrl-C ends it", flush=True)
+    run_server(open_storage(journal), host=args.host, port=args.port)
