@@ -5,9 +5,10 @@
     python benchmarks/efficiency.py --quick               # a few steps, to see that it runs
 
 Everything is measured in one run on the same sampled widths, so noise is shared, and medians of ratios are taken. A
-step is forward, backward and update; the r = 0 step beside it trains the leading bins of the same width. A supernet is trained with the race meanwhile, so that the quality of its choices is seen over training:
-(loss of the raced choice - minimum) / (mean - minimum) over all candidates on the whole batch; 0 is perfect, 1 is a
-random choice. The result goes to docs/efficiency.json and docs/efficiency.md, network by network.
+step is forward, backward and update; the r = 0 step beside it trains the leading bins of the same width. A supernet is
+trained with the race meanwhile, so that the quality of its choices is seen over training: (loss of the raced choice -
+minimum) / (mean - minimum) over all candidates on the whole batch; 0 is perfect, 1 is a random choice. The result goes
+to docs/efficiency.json and docs/efficiency.md, network by network.
 """
 
 import argparse
