@@ -50,25 +50,28 @@ def test_a_race_over_the_whole_batch_is_exact(num_candidates, seed):
     assert raced == Exact().best(num_candidates, 64, Examples(table), generator())
 
 
-def test_three_candidates_are_compared_on_a_quarter():
+def test_the_rounds_of_three_candidates_by_hand():
+    # 64 examples in chunks of 8: all see two chunks, the better two see one more, and the rest is not used
     table = np.zeros((3, 64))
     table[:, :16] = [[1.0], [2.0], [3.0]]
-    table[:, 16:] = [[9.0], [1.0], [0.0]]  # would change the order, but is not seen
+    table[:, 16:24] = [[7.0], [2.0], [0.0]]  # the third would be best in the end, but is out by then
+    table[:, 24:] = [[0.0], [9.0], [0.0]]
     examples = Examples(table)
-    assert Race().best(3, 64, examples, generator()) == (0, [1.0, 2.0, 3.0])
-    assert examples.looked == 3 * 16
+    assert Race().best(3, 64, examples, generator()) == (1, [3.0, 2.0, 3.0])
+    assert examples.looked == 3 * 16 + 2 * 8
 
 
 def test_the_rounds_of_four_candidates_by_hand():
-    # 64 examples in chunks of 16: all four see one chunk, the better two see two more, and the last one is not used
+    # 64 examples in chunks of 8: all four see two chunks, the better two see two more
     table = np.zeros((4, 64))
-    table[0, :16], table[0, 16:] = 1.0, 5.5
-    table[1, :16], table[1, 16:] = 2.0, 3.5
-    table[2, :16], table[2, 16:] = 4.0, 0.0  # best in the end, but out by then
+    table[0, :16], table[0, 16:32] = 1.0, 7.0
+    table[1, :16], table[1, 16:32] = 2.0, 4.0
+    table[2, :16], table[2, 16:32] = 4.0, 0.0  # best in the end, but out by then
     table[3, :16] = 5.0
+    table[1, 32:] = 99.0
     examples = Examples(table)
-    assert Race(chunk=0.25).best(4, 64, examples, generator()) == (1, [4.0, 3.0, 4.0, 5.0])
-    assert examples.looked == 4 * 16 + 2 * 32
+    assert Race().best(4, 64, examples, generator()) == (1, [4.0, 3.0, 4.0, 5.0])
+    assert examples.looked == 4 * 16 + 2 * 16
 
 
 def test_every_candidate_of_many_enters_now_and_then():
@@ -83,7 +86,7 @@ def test_every_candidate_of_many_enters_now_and_then():
 
 @pytest.mark.parametrize(
     ("num_candidates", "rounds"),
-    [(2, [(2, 2)]), (3, [(2, 3)]), (10, [(1, 6), (2, 2)]), (35, [(1, 12), (2, 4), (2, 2)])],
+    [(1, [(2, 1)]), (2, [(2, 2), (1, 2)]), (3, [(2, 3), (1, 2)]), (10, [(2, 6), (2, 2)]), (35, [(2, 12), (2, 3)])],
 )
 def test_the_plan_for_a_batch_of_256(num_candidates, rounds):
     assert Race().plan(num_candidates, 256) == (1 / 8, rounds)
@@ -91,7 +94,7 @@ def test_the_plan_for_a_batch_of_256(num_candidates, rounds):
 
 def test_small_batches_have_larger_chunks_and_fewer_rounds():
     assert Race().plan(10, 16) == (0.5, [(1, 6), (1, 2)])  # chunks of at least 8 examples
-    assert Race().plan(3, 16) == (0.5, [(2, 3)])
+    assert Race().plan(3, 16) == (0.5, [(1, 3), (1, 2)])
     assert Race().plan(3, 4) == (1.0, [(1, 3)])
 
 
