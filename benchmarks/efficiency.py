@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -35,18 +36,27 @@ from efficiency_table import write_table
 
 ROOT = Path(__file__).resolve().parent.parent
 CIFAR = ROOT.parent / "shared" / "data" / "cifar10" / "train.npz"
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], int, float]] = {
-    # builder, image size, beta (smaller where narrow layers would have too few bins for a zone)
-    "vgg": (vgg, 32, 1.0),
-    "mobilenet_v2": (mobilenet_v2, 16, 0.25),
-}
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is measured, and how it is trained meanwhile."""
+
+    build: Callable[[], nn.Module]
+    image_size: int
+    beta: float
+    """Smaller where narrow layers would have too few bins for a zone."""
+    lr: float
+
+
+NETWORKS = {"vgg": Network(vgg, 32, 1.0, 0.05), "mobilenet_v2": Network(mobilenet_v2, 16, 0.25, 0.02)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", choices=sorted(NETWORKS), default=sorted(NETWORKS))
-    parser.add_argument("--steps", type=int, default=120, help="training steps a setting")
-    parser.add_argument("--exact-every", type=int, default=6, help="steps between exact evaluations")
+    parser.add_argument("--steps", type=int, default=200, help="training steps a setting")
+    parser.add_argument("--exact-every", type=int, default=8, help="steps between exact evaluations")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="three steps a setting")
@@ -79,7 +89,7 @@ def keep(output: Path, key: str, row: dict[str, Any]) -> None:
 
 def images(name: str) -> tuple[Tensor, Tensor]:
     """CIFAR-10 at the network's size, or noise where the data is absent (times stay right, quality does not)."""
-    size = NETWORKS[name][1]
+    size = NETWORKS[name].image_size
     if not CIFAR.exists():
         print(f"{CIFAR} is absent: using noise")
         return torch.randn(4096, 3, size, size), torch.randint(10, (4096,))
@@ -89,11 +99,11 @@ def images(name: str) -> tuple[Tensor, Tensor]:
 
 
 def build(name: str, r: int) -> Supernet:
-    builder, size, beta = NETWORKS[name]
+    network = NETWORKS[name]
     torch.manual_seed(0)
-    model = builder()
-    space = cafenet.trace(model, torch.randn(1, 3, size, size))
-    supernet = Supernet(model, space, flops_sensitive_bins(space, beta), LocallyFree(r), choice=Race())
+    model = network.build()
+    space = cafenet.trace(model, torch.randn(1, 3, network.image_size, network.image_size))
+    supernet = Supernet(model, space, flops_sensitive_bins(space, network.beta), LocallyFree(r), choice=Race())
     return supernet.train()
 
 
@@ -108,8 +118,8 @@ def measure(name: str, r: int, steps: int, exact_every: int, batch_size: int) ->
     supernet = build(name, r)
     pixels, labels = images(name)
     generator = torch.Generator().manual_seed(r)
-    optimizer = torch.optim.SGD(supernet.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
-    raced, exact, arithmetic, forward, quality, losses = [], [], [], [], [], []
+    optimizer = torch.optim.SGD(supernet.parameters(), lr=NETWORKS[name].lr, momentum=0.9, weight_decay=1e-4)
+    raced, exact, arithmetic, forward, lost, gaps, losses = [], [], [], [], [], [], []
     for number in range(steps):
         index = torch.randint(len(pixels), (batch_size,), generator=generator)
         batch = (pixels[index], labels[index])
@@ -121,7 +131,8 @@ def measure(name: str, r: int, steps: int, exact_every: int, batch_size: int) ->
             forward_seconds, _ = timed(lambda b=batch, c=candidates: supernet.trial_losses(b, c[:1], cross_entropy))
             exact_seconds, (_, seen) = timed(lambda b=batch, c=candidates: choose(supernet, Exact(), b, c))
             if max(seen) > min(seen):
-                quality.append((seen[chosen] - min(seen)) / (mean(seen) - min(seen)))
+                lost.append(seen[chosen] - min(seen))
+                gaps.append(mean(seen) - min(seen))
         own_seconds, loss = timed(lambda b=batch, c=candidates[chosen]: backward(supernet, b, c))
         update_seconds, _ = timed(optimizer.step)
         optimizer.zero_grad()
@@ -132,6 +143,7 @@ def measure(name: str, r: int, steps: int, exact_every: int, batch_size: int) ->
             exact.append((exact_seconds + own_step) / zero_step)
             arithmetic.append((len(candidates) * forward_seconds + zero_step) / zero_step)
             forward.append(forward_seconds / zero_step)
+    quality = [each / gap for each, gap in zip(lost, gaps, strict=True)]
     return {
         "network": name,
         "r": r,
@@ -142,6 +154,7 @@ def measure(name: str, r: int, steps: int, exact_every: int, batch_size: int) ->
         "exact_over_arithmetic": median(e / a for e, a in zip(exact, arithmetic, strict=True)),
         "forward_share": median(forward),
         "race_quality": mean(quality),
+        "race_quality_of_sums": sum(lost) / sum(gaps),
         "race_quality_sem": float(np.std(quality, ddof=1) / len(quality) ** 0.5) if len(quality) > 1 else None,
         "num_quality": len(quality),
         "first_loss": mean(losses[:5]),
@@ -164,7 +177,7 @@ def choose(supernet: Supernet, choice: Race | Exact, batch: Batch, candidates: l
 def full_width_ratio(name: str, batch_size: int) -> float:
     """An r = 0 step at full width against a plain training step of the user's own model, alternating."""
     supernet = build(name, 0)
-    model = NETWORKS[name][0]().train()
+    model = NETWORKS[name].build().train()
     pixels, labels = images(name)
     x, y = pixels[:batch_size], labels[:batch_size]
     full, ratios = supernet.full(), []
@@ -189,7 +202,7 @@ def _two_steps(name: str, r: int, choice: Race | Exact, batch_size: int) -> int:
     torch.set_num_threads(1)
     supernet = build(name, r)
     supernet.choice = choice
-    size = NETWORKS[name][1]
+    size = NETWORKS[name].image_size
     batch = (torch.randn(batch_size, 3, size, size), torch.randint(10, (batch_size,)))
     for _ in range(2):
         supernet.step(batch, cross_entropy).loss.backward()

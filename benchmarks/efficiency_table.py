@@ -17,10 +17,10 @@ def write_table(results: dict[str, Any], path: Path) -> str:
         "16x16). Times are ratios to an r = 0 step of the same widths in the same run. `arithmetic` is (candidates",
         "x forward + step) / step with the measured times of one forward and one step. `quality` is (loss of the",
         "raced choice - minimum) / (mean - minimum): 0 is the best candidate, 1 a random one; mean over training",
-        "with its standard error.",
+        "with its standard error, and the same of sums, which do not count steps where all candidates are alike.",
         "",
-        "| network | r | candidates | race | exact | arithmetic | exact / arithmetic | race quality | paper |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| network | r | tried | race | exact | arithmetic | exact / arithmetic | race quality | of sums | paper |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in results.values():
         if "r" not in row:
@@ -31,6 +31,7 @@ def write_table(results: dict[str, Any], path: Path) -> str:
             f"| {row['network']} | {row['r']} | {row['candidates']} | {row['race_ratio']:.2f} | "
             f"{row['exact_ratio']:.2f} | {row['arithmetic_ratio']:.2f} | {row['exact_over_arithmetic']:.2f} | "
             f"{row['race_quality']:.2f}{'' if sem is None else f' ± {sem:.2f}'} (n={row['num_quality']}) | "
+            f"{row['race_quality_of_sums']:.2f} | "
             f"{seconds[row['r']] / seconds[0]:.2f} |"
         )
     lines += [
