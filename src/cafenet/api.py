@@ -42,6 +42,12 @@ class Found:
     space: WidthSpace
     """Of the original model."""
 
+    def __repr__(self) -> str:
+        return repr(self.result)
+
+    def _repr_html_(self) -> str:
+        return self.result._repr_html_()
+
 
 def search(
     model: nn.Module,

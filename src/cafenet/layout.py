@@ -10,6 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cafenet.shown import Shown, ranges
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
 FIXED_UNIT = -1
@@ -61,6 +63,16 @@ class Subnet:
     """What is kept: per group the sorted numbers of its units, counted from 0 inside the group."""
 
     units: tuple[IntArray, ...]
+
+    def __repr__(self) -> str:
+        return self._shown().text()
+
+    def _repr_html_(self) -> str:
+        return self._shown().html()
+
+    def _shown(self) -> Shown:
+        rows = [(number, len(units), ranges(units.tolist())) for number, units in enumerate(self.units)]
+        return Shown(f"Subnet of {len(rows)} groups", ("group", "units kept", "which"), rows)
 
     def keeps(self, layout: Layout) -> npt.NDArray[np.bool_]:
         """A mask over all units; its last entry stands for fixed positions and is always true."""

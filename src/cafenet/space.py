@@ -15,6 +15,7 @@ from cafenet.cost import Cost
 from cafenet.errors import WidthError
 from cafenet.extract import extract
 from cafenet.layout import IntArray, Layout, Subnet
+from cafenet.shown import Shown
 from cafenet.slicing import run_subnet
 
 WidthVector: TypeAlias = Mapping[str, int] | Sequence[int]
@@ -87,6 +88,12 @@ class WidthSpace:
     flops_cost: Cost = field(repr=False)
     price_params: Callable[[], Cost] = field(repr=False)
     """Builds `params_cost` when it is first asked for."""
+
+    def __repr__(self) -> str:
+        return self._shown().text()
+
+    def _repr_html_(self) -> str:
+        return self._shown().html()
 
     @overload
     def flops(self, widths: WidthVector | None = None) -> int: ...
@@ -176,6 +183,19 @@ class WidthSpace:
             for group, units in zip(self.groups, subnet.units, strict=True)
         }
         return extract(self._source(model), self.layout, subnet, {name: len(c) for name, c in kept.items()}, kept)
+
+    def _shown(self) -> Shown:
+        rows = [
+            (group.name, f"{group.channels:,}", f"{self.flops_share(group.name):.1%}", f"{group.sensitivity:,.0f}")
+            for group in self.groups
+        ]
+        return Shown(
+            f"Width space of {type(self.model).__name__}: {len(self.groups)} groups",
+            ("group", "channels", "FLOPs share", "FLOPs per channel"),
+            rows,
+            f"{self.flops():,} FLOPs (one multiply-add is one), {self.params():,} parameters, "
+            f"{self.searchable_flops_share:.1%} of FLOPs searchable, {len(self.frozen)} layers frozen",
+        )
 
     def _source(self, model: nn.Module | None) -> nn.Module:
         if model is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.errors import StoreError
+from cafenet.shown import Shown, ranges
 
 FORMAT = "cafenet-search-result"
 FORMAT_VERSION = 1
@@ -34,6 +35,25 @@ class SearchResult:
     """Widths in this search, and how many of them were dropped early."""
     num_dropped: int
     seed: int
+
+    def __repr__(self) -> str:
+        return self._shown().text()
+
+    def _repr_html_(self) -> str:
+        return self._shown().html()
+
+    def _shown(self) -> Shown:
+        costs = ", ".join(
+            f"{value:,.2f} {name}" if name == "latency_ms" else f"{value:,.0f} {name}"
+            for name, value in self.costs.items()
+        )
+        return Shown(
+            f"{self.budget} by {self.algorithm}: {self.metric} {self.score:.4f}",
+            ("group", "width", "channels"),
+            [(name, width, ranges(self.channels[name])) for name, width in self.widths.items()],
+            f"{costs}; {self.usage:.1%} of the budget; {self.num_scored} widths scored, {self.num_dropped} of them "
+            "dropped early",
+        )
 
 
 def write_result(result: SearchResult, path: Path) -> None:
