@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := src tests tools $(wildcard benchmarks)
 
-.PHONY: demo test lint bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search clean
+.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search clean
 
 demo: $(VENV)/.dev-installed
 	$(BIN)/cafenet run demo --output runs/demo
@@ -17,6 +17,10 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs-installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is build/site/index.html"
 
 bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search
 
@@ -44,6 +48,11 @@ $(VENV)/.dev-installed: pyproject.toml constraints.txt
 $(VENV)/.peers-installed: $(VENV)/.dev-installed
 	@echo "Installing the peers that the benchmarks compare with into $(VENV)"
 	$(PIP_INSTALL) -e '.[dev,peers]'
+	@touch $@
+
+$(VENV)/.docs-installed: $(VENV)/.dev-installed
+	@echo "Installing what builds the documentation into $(VENV)"
+	$(PIP_INSTALL) -e '.[dev,docs]'
 	@touch $@
 
 clean:
