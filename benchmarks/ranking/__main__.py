@@ -1,0 +1,47 @@
+"""Do supernets rank widths as training from scratch does? Labels once, then supernets; every piece is kept.
+
+    python -m benchmarks.ranking labels --network plain --shard 0/2      # some hours on one core in all
+    python -m benchmarks.ranking supernets --network plain --ways fixed "r=1 race" --seeds 4
+    python -m benchmarks.ranking page
+
+Results go to benchmarks/ranking/results.json after every training, also from several processes at once, and
+docs/ranking.md is made of them.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+from benchmarks.ranking.labels import label
+from benchmarks.ranking.networks import BUILDERS, NUM_WIDTHS, task
+from benchmarks.ranking.page import markdown
+from benchmarks.ranking.supernets import WAYS, rank
+from benchmarks.search_results import Results
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    """Do what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("steps", nargs="*", choices=("labels", "supernets", "page"), default=["labels", "supernets"])
+    parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
+    parser.add_argument("--label-seeds", type=int, default=2, help="trainings of each width (%(default)s)")
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY")
+    parser.add_argument("--seeds", type=int, default=16, help="supernets of each way (%(default)s)")
+    parser.add_argument("--shard", default="0/1", help="I/N: only every N-th width or seed, from I on")
+    parser.add_argument("--output", type=Path, default=HERE / "results.json")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    results = Results(options.output)
+    first, step = (int(part) for part in options.shard.split("/"))
+    for name in options.network:
+        if "labels" in options.steps:
+            label(results, task(name), range(options.label_seeds), range(NUM_WIDTHS)[first::step])
+        if "supernets" in options.steps:
+            rank(results, task(name), options.ways, range(options.seeds)[first::step])
+    (HERE.parents[1] / "docs" / "ranking.md").write_text(markdown(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

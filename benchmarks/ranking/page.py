@@ -1,0 +1,77 @@
+"""docs/ranking.md, made of what was measured."""
+
+from typing import Any
+
+import numpy as np
+from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
+from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_VALIDATION, NUM_WIDTHS, Task, task
+from benchmarks.ranking.ranking import METRICS, PRIMARY, Truth, difference, measures, regret, truth
+from benchmarks.ranking.supernets import EPOCHS, WAYS
+from benchmarks.search_results import Results
+from scipy.stats import kendalltau
+
+
+def markdown(results: Results) -> str:
+    """The page."""
+    lines = [
+        "# Does a supernet rank widths as training from scratch does?",
+        "",
+        "Made by `make bench-ranking` (`python -m benchmarks.ranking`, which says how to restart and share it).",
+        f"CIFAR-10 at 16x16, {NUM_TRAIN:,} training, {NUM_VALIDATION:,} validation and 5,000 test images;",
+        f"{NUM_WIDTHS} widths between {BAND[0]:.0%} and {BAND[1]:.0%} of FLOPs. A label is the test accuracy after",
+        f"{LABEL_EPOCHS} epochs from scratch. A supernet is trained for {EPOCHS} epochs (or as its name says); it",
+        "scores every width by its best candidate, batch norm recalibrated. Regret is the best label minus that of the",
+        f"width with the highest score. The primary metric, named before the first run, is {PRIMARY};",
+        "differences to the fixed pattern are paired by seed, with 95% intervals.",
+    ]
+    for name in BUILDERS:
+        lines += _network(results, task(name))
+    return "\n".join(lines) + "\n"
+
+
+def _network(results: Results, work: Task) -> list[str]:
+    known = truth(results.rows(f"labels {work.name}"), len(work.taken))
+    if known is None:
+        return ["", f"## {work.name}", "", "No labels yet."]
+    rows = results.rows(f"supernets {work.name}")
+    flops = work.space.flops(work.bins.widths(work.taken))[known.numbers].astype(float)
+    lines = [
+        "",
+        f"## {work.name}: {work.space.flops():,} FLOPs, {len(work.space.groups)} groups",
+        "",
+        f"{len(known.numbers)} widths labelled with {known.num_seeds} seeds; tau between two seeds' labels "
+        f"{known.reliability:.2f}; labels {known.mean.min():.2f} to {known.mean.max():.2f}%, median "
+        f"{np.median(known.mean):.2f}%.",
+        "",
+        "| supernet | seeds | training, s | tau by accuracy | tau by loss | regret by accuracy | regret by loss |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| FLOPs alone | | | {kendalltau(flops, known.mean).statistic:.3f} | | {regret(flops, known.mean):.2f} | |",
+    ]
+    lines += [_row(name, rows[name], known) for name in WAYS if name in rows]
+    lines += ["", "Minus the fixed pattern:", "", f"| supernet | {' | '.join(METRICS)} |"]
+    lines += ["| --- |" + " ---: |" * len(METRICS)]
+    lines += [_difference(name, rows, known) for name in WAYS if name in rows and name != "fixed"]
+    return lines
+
+
+def _row(name: str, seeds: dict[str, Any], known: Truth) -> str:
+    found = [measures(row, known) for row in seeds.values()]
+    cells = []
+    for metric, digits in zip(METRICS, (3, 3, 2, 2), strict=True):
+        values = [each[metric] for each in found]
+        spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+        cells.append(f"{np.mean(values):.{digits}f}{spread}")
+    seconds = np.median([row["train_seconds"] for row in seeds.values()])
+    return f"| {name} | {len(seeds)} | {seconds:.0f} | {' | '.join(cells)} |"
+
+
+def _difference(name: str, rows: dict[str, Any], known: Truth) -> str:
+    cells = []
+    for metric, digits in zip(METRICS, (3, 3, 2, 2), strict=True):
+        found = difference(rows, name, "fixed", known, metric)
+        if found is None or found.num_pairs < 2:
+            cells.append("" if found is None else f"{found.mean:+.{digits}f} (one seed)")
+        else:
+            text = f"{found.mean:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+            cells.append(f"**{text}**" if found.is_clear else text)
+    return f"| {name} | {' | '.join(cells)} |"

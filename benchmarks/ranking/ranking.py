@@ -1,0 +1,72 @@
+"""Kendall's tau and the regret of the pick, per supernet; differences between ways, paired by seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import kendalltau
+
+from cafenet.bins import IntArray
+from cafenet.pairing import PairedDifference, compare_paired
+from cafenet.scoring import FloatArray
+
+METRICS = ("tau by accuracy", "tau by loss", "regret by accuracy", "regret by loss")
+PRIMARY = "tau by accuracy"
+"""Named before the first supernet was trained."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Labels of the widths: mean test accuracy over seeds, in percent."""
+
+    numbers: IntArray
+    mean: FloatArray
+    reliability: float
+    """Kendall's tau between the labels of two seeds, averaged over pairs of seeds."""
+    num_seeds: int
+
+
+def truth(labels: dict[str, dict[str, float]], num_widths: int) -> Truth | None:
+    """The widths that are labelled with every seed so far; None where there are too few."""
+    seeds = sorted({seed for row in labels.values() for seed in row})
+    for used in range(len(seeds), 0, -1):
+        numbers = [n for n in range(num_widths) if all(s in labels.get(str(n), {}) for s in seeds[:used])]
+        if len(numbers) >= 10:
+            table = np.array([[labels[str(number)][seed] for seed in seeds[:used]] for number in numbers])
+            pairs = [
+                kendalltau(table[:, first], table[:, second]).statistic
+                for first in range(used)
+                for second in range(first)
+            ]
+            reliability = float(np.mean(pairs)) if pairs else float("nan")
+            return Truth(np.array(numbers), table.mean(axis=1), reliability, used)
+    return None
+
+
+def measures(row: dict[str, Any], known: Truth) -> dict[str, float]:
+    """Of one supernet: how it ranks, and how far its pick is from the best width."""
+    accuracy, loss = (np.array(row[name])[known.numbers] for name in ("accuracy", "loss"))
+    return {
+        "tau by accuracy": float(kendalltau(accuracy, known.mean).statistic),
+        "tau by loss": float(kendalltau(-loss, known.mean).statistic),
+        "regret by accuracy": regret(accuracy, known.mean),
+        "regret by loss": regret(-loss, known.mean),
+    }
+
+
+def regret(scores: FloatArray, labels: FloatArray) -> float:
+    """The best label minus that of the pick, which is the mean over all widths of the highest score."""
+    return float(labels.max() - labels[scores == scores.max()].mean())
+
+
+def difference(rows: dict[str, dict[str, Any]], first: str, second: str, known: Truth, metric: str) -> Any:
+    """first - second over the seeds that both have; None where they share none."""
+    seeds = sorted(set(rows.get(first, {})) & set(rows.get(second, {})))
+    if not seeds:
+        return None
+    values: Sequence[Sequence[float]] = [
+        [measures(rows[name][seed], known)[metric] for seed in seeds] for name in (first, second)
+    ]
+    found: PairedDifference = compare_paired(*values)
+    return found

@@ -1,0 +1,107 @@
+"""What supernets say of the same widths: trained in several ways, seed by seed, then scored without any race."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE
+from benchmarks.ranking.networks import BETA, Task
+from benchmarks.search_results import Results
+from torch.nn.functional import cross_entropy
+
+from cafenet.calling import training_mode
+from cafenet.data import eval_loader, train_loader
+from cafenet.examples import hold_examples
+from cafenet.optim import OptimizerConfig
+from cafenet.recalibration import PreparedSubnet
+from cafenet.retrain import initialised
+from cafenet.supernet import Supernet
+from cafenet.supernet_config import SupernetConfig, build_supernet
+from cafenet.train import TrainConfig, train_supernet
+
+EPOCHS = 30
+NUM_CALIBRATION, EVAL_BATCH = 512, 256
+FIXED = SupernetConfig(r=0, beta=BETA)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to train a supernet."""
+
+    supernet: SupernetConfig = FIXED
+    training: dict[str, Any] = field(default_factory=dict)
+    epochs: float = 1.0
+    """As a multiple of the usual number."""
+
+
+WAYS = {
+    "fixed": Way(),
+    "r=1 race": Way(replace(FIXED, r=1)),
+    "r=1 exact": Way(replace(FIXED, r=1, choice="exact")),
+    "fixed, 1.25x epochs": Way(epochs=1.25),
+    "r=1 random candidates": Way(replace(FIXED, r=1), {"random_share": 1.0}),
+    "r=2 race": Way(replace(FIXED, r=2)),
+    "r=2 exact": Way(replace(FIXED, r=2, choice="exact")),
+    "bilateral": Way(replace(FIXED, pattern="bilateral")),
+    "fixed, sandwich": Way(training={"sandwich": 2}, epochs=0.25),
+}
+"""The sandwich rule trains four widths a step, so it gets a quarter of the epochs."""
+
+
+def rank(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int]) -> None:
+    """Train and score what is missing, seed by seed, all ways of a seed before the next."""
+    start = time.monotonic()
+    for seed in seeds:
+        for name in names:
+            if str(seed) in results.rows(f"supernets {task.name}").get(name, {}):
+                continue
+            row = ranked(task, WAYS[name], seed)
+            results.add(f"supernets {task.name}", name, row, str(seed))
+            minutes = (time.monotonic() - start) / 60
+            print(f"{task.name}, {name}, seed {seed}: {row['train_seconds']:.0f} s ({minutes:.0f} min)", flush=True)
+
+
+def ranked(task: Task, way: Way, seed: int) -> dict[str, Any]:
+    """Accuracy and loss of every width's best candidate on the validation images."""
+    supernet = build_supernet(initialised(task.build(), seed), task.space, way.supernet, seed=seed)
+    config = TrainConfig(
+        epochs=EPOCHS * way.epochs,
+        batch_size=BATCH_SIZE,
+        optimizer=OptimizerConfig(lr=0.1),
+        seed=seed,
+        **way.training,
+    )
+    start = time.process_time()
+    train_supernet(supernet, train_loader(task.train, BATCH_SIZE, AUGMENTATION), config, quiet=True)
+    train_seconds = time.process_time() - start
+    start = time.process_time()
+    scores = [scored(supernet, task, row) for row in task.taken]
+    return {
+        "train_seconds": round(train_seconds, 1),
+        "score_seconds": round(time.process_time() - start, 1),
+        "accuracy": [round(accuracy, 3) for accuracy, _ in scores],
+        "loss": [round(loss, 5) for _, loss in scores],
+    }
+
+
+def scored(supernet: Supernet, task: Task, taken: Any) -> tuple[float, float]:
+    """The best candidate's accuracy in percent, and the least loss of any (the means, where a pattern averages)."""
+    calibration = hold_examples(eval_loader(task.train), "training data", num_examples=NUM_CALIBRATION)
+    validation = hold_examples(eval_loader(task.validation), "validation data")
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    with training_mode(supernet.model, False), torch.no_grad():
+        for candidate in supernet.pattern.candidates(supernet.binned, taken, generator):
+            prepared = PreparedSubnet(supernet, candidate)
+            prepared.recalibrate([x for x, _ in calibration.batches(0, NUM_CALIBRATION, EVAL_BATCH)], goes_on=False)
+            parts = [(prepared.run(x), y) for x, y in validation.batches(0, validation.size, EVAL_BATCH)]
+            outputs, targets = (torch.cat(each) for each in zip(*parts, strict=True))
+            accuracy = 100 * (outputs.argmax(1) == targets).double().mean().item()
+            found.append((accuracy, cross_entropy(outputs, targets).item()))
+    accuracies, losses = np.array(found).T
+    if supernet.pattern.averages:
+        return float(accuracies.mean()), float(losses.mean())
+    return float(accuracies.max()), float(losses.min())
