@@ -1,0 +1,123 @@
+"""What a detector finds, and how good that is: COCO's average precision, by pycocotools."""
+
+import contextlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+
+from cafenet.detection.coco import CocoData
+from cafenet.detection.detectors import Detector
+from cafenet.detection.errors import DetectionError
+from cafenet.detection.pictures import Pictures, loader
+
+_CURVE_IOUS = (0.5, 0.75)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Average precision in COCO's ways; None where there is nothing to find, such as no large thing at all."""
+
+    mAP: float
+    """Mean over classes and over the overlaps 0.50, 0.55, .. 0.95: 1.0 for a perfect detector."""
+    ap50: float
+    ap75: float
+    small: float | None
+    """Things of less than 32x32 pixels."""
+    medium: float | None
+    large: float | None
+    """Things of more than 96x96 pixels."""
+    per_class: dict[str, float | None]
+    curves: dict[str, dict[str, list[float]]]
+    """Precision at recalls of 0, 0.01, .. 1, by overlap ("0.5", "0.75"): of the `mean` over classes and of each."""
+
+
+@torch.no_grad()
+def predict(detector: Detector, pictures: Pictures, *, batch_size: int = 8, num_workers: int = 0) -> list[Any]:
+    """Everything found in all pictures, in COCO's result format and in pixels of the original images."""
+    device = next(detector.parameters()).device
+    was_training = detector.training
+    detector.eval()
+    found: list[Any] = []
+    start = 0
+    for images, _ in loader(pictures, batch_size, num_workers):
+        for offset, prediction in enumerate(detector([image.to(device) for image in images])):
+            found += _results(pictures, start + offset, {key: value.cpu() for key, value in prediction.items()})
+        start += len(images)
+    detector.train(was_training)
+    return found
+
+
+def _results(pictures: Pictures, index: int, prediction: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+    boxes = prediction["boxes"] / pictures.factors(index).flip(0).repeat(2)
+    boxes[:, 2:] -= boxes[:, :2]
+    categories = pictures.data.categories
+    return [
+        {
+            "image_id": pictures.data.pictures[index].id,
+            "category_id": categories[label - 1][0],
+            "bbox": [round(value, 3) for value in box],
+            "score": round(score, 6),
+        }
+        for box, label, score in zip(
+            boxes.tolist(), prediction["labels"].tolist(), prediction["scores"].tolist(), strict=True
+        )
+        if label > 0
+    ]
+
+
+def evaluate_detections(data: CocoData, results: Sequence[dict[str, Any]]) -> Evaluation:
+    """Compare results with the boxes of a data set: results equal to the boxes have an mAP of 1."""
+    if not results:
+        nothing: dict[str, float | None] = dict.fromkeys(data.classes, 0.0)
+        curve = {name: [0.0] * 101 for name in ("mean", *data.classes)}
+        return Evaluation(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, nothing, {str(iou): curve for iou in _CURVE_IOUS})
+    library, evaluator = _pycocotools()
+    with contextlib.redirect_stdout(io.StringIO()):  # pycocotools tells its every step
+        truth = library.COCO()
+        truth.dataset = data.document()
+        truth.createIndex()
+        run = evaluator.COCOeval(truth, truth.loadRes(list(results)), "bbox")
+        run.evaluate()
+        run.accumulate()
+        run.summarize()
+    precision = run.eval["precision"][:, :, :, 0, -1]  # (overlaps, recalls, classes), all sizes, 100 boxes an image
+    stats = [None if value < 0 else float(value) for value in run.stats[:6]]
+    return Evaluation(
+        stats[0] or 0.0,
+        stats[1] or 0.0,
+        stats[2] or 0.0,
+        *stats[3:],
+        per_class={name: _mean(precision[:, :, number]) for number, name in enumerate(data.classes)},
+        curves={str(iou): _curves(precision[round((iou - 0.5) / 0.05)], data.classes) for iou in _CURVE_IOUS},
+    )
+
+
+def require_pycocotools() -> None:
+    """Fail before training, not after it."""
+    _pycocotools()
+
+
+def _curves(precision: Any, classes: Sequence[str]) -> dict[str, list[float]]:
+    """Precision by recall, of every class that is there and of their mean."""
+    there = {name: precision[:, number] for number, name in enumerate(classes) if (precision[:, number] >= 0).all()}
+    curves = {"mean": np.mean(list(there.values()), axis=0), **there} if there else {}
+    return {name: np.round(values, 4).tolist() for name, values in curves.items()}
+
+
+def _mean(precision: Any) -> float | None:
+    valid = precision[precision >= 0]
+    return float(valid.mean()) if valid.size else None
+
+
+def _pycocotools() -> tuple[Any, Any]:
+    try:
+        return import_module("pycocotools.coco"), import_module("pycocotools.cocoeval")
+    except ModuleNotFoundError as error:
+        raise DetectionError(
+            "average precision needs pycocotools, which is not installed; run: pip install 'cafenet[detection]'"
+        ) from error

@@ -1,0 +1,243 @@
+"""Training a detector: SGD with steps, as the paper does it; resumable bit for bit, and the same under torchrun.
+
+The paper trains 12 epochs with a rate of 0.08 at 256 images a step, which drops by 10 at epochs 8 and 11 (appendix a2).
+Scaling the rate with the number of images a step, so that it serves smaller machines, is our addition, and so is the
+warm-up.
+"""
+
+import math
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from cafenet.checkpoint import read_checkpoint, write_checkpoint
+from cafenet.detection.detectors import Detector, Target
+from cafenet.detection.pictures import Pictures, loader
+from cafenet.distributed import processes
+from cafenet.errors import TrainingError
+from cafenet.feed import Feed
+from cafenet.interrupts import graceful_stop
+from cafenet.journal import Journal
+from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
+from cafenet.train import TrainResult
+
+PAPER_BATCH = 256
+"""Images a step that the paper's rate belongs to."""
+_WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
+
+
+@dataclass(frozen=True)
+class DetectionTraining:
+    """How detectors are trained, all alike."""
+
+    epochs: float = 12
+    batch_size: int = 16
+    """Images per micro-batch and process."""
+    accumulate: int = 1
+    """Micro-batches per step and process."""
+    optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(lr=0.08))
+    """The rate is that of 256 images a step; see scale_lr."""
+    scale_lr: bool = True
+    """Multiply the rate by the images a step over 256: 16 images train at 0.005 where 256 train at 0.08 (ours)."""
+    schedule: ScheduleConfig = field(default_factory=lambda: ScheduleConfig(name="step", milestones=(8, 11)))
+    clip_norm: float | None = None
+    """Largest norm of all gradients together."""
+    channels_last: bool = False
+    """Depthwise convolutions take half the time on a CPU."""
+    num_workers: int = 0
+    """Processes that prepare images."""
+    seed: int = 0
+    checkpoint_every: int = 200
+    """Steps between checkpoints; one more is written at the end, on Ctrl-C and on SIGTERM."""
+    log_every: int = 10
+
+
+def check_training(config: DetectionTraining) -> None:
+    """All mistakes of a config in one message, before any work."""
+    problems = [
+        f"{name} must be positive, but is {getattr(config, name)}"
+        for name in ("epochs", "batch_size", "accumulate", "checkpoint_every", "log_every")
+        if not getattr(config, name) > 0
+    ]
+    if config.clip_norm is not None and not config.clip_norm > 0:
+        problems.append(f"clip_norm must be positive or None, but is {config.clip_norm}")
+    if config.num_workers < 0:
+        problems.append(f"num_workers must be 0 or more, but is {config.num_workers}")
+    if problems:
+        raise TrainingError("; ".join(problems))
+    check_schedule(config.schedule)
+    build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
+
+
+def train_detector(
+    detector: Detector,
+    pictures: Pictures,
+    config: DetectionTraining | None = None,
+    *,
+    directory: str | Path | None = None,
+    quiet: bool = False,
+    title: str = "detector",
+    max_steps: int | None = None,
+) -> TrainResult:
+    """Train in place; with a directory (`detector.pt`, `log.jsonl`), a second call continues where the first stopped.
+
+    max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
+    """
+    config = DetectionTraining() if config is None else config
+    check_training(config)
+    trainer = _Trainer(detector, pictures, config, None if directory is None else Path(directory))
+    return trainer.run(quiet, title, max_steps)
+
+
+class _Trainer:
+    """One training: the state that a checkpoint holds, and the loop over it."""
+
+    def __init__(
+        self, detector: Detector, pictures: Pictures, config: DetectionTraining, directory: Path | None
+    ) -> None:
+        self.detector, self.config, self.team = detector, config, processes()
+        self.directory = directory
+        data: DataLoader[Any] = loader(pictures, config.batch_size, config.num_workers)
+        self.feed = Feed(
+            data,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            rank=self.team.rank,
+            world_size=self.team.size,
+            accumulate=config.accumulate,
+        )
+        self.total_steps = max(1, round(config.epochs * self.feed.steps_per_epoch))
+        self.images_per_step = config.batch_size * config.accumulate * self.team.size
+        if config.channels_last:
+            detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.device = next(detector.parameters()).device
+        self.parameters = [parameter for parameter in detector.parameters() if parameter.requires_grad]
+        self.optimizer = build_optimizer(config.optimizer, self.parameters)
+        self.step = 0
+        self.last_loss = math.nan
+
+    def run(self, quiet: bool, title: str, max_steps: int | None) -> TrainResult:
+        """Train from wherever the checkpoint stands to the end."""
+        team = self.team
+        self.detector.train()
+        self._restore()
+        journal = Journal(
+            self.directory if team.is_first else None, self.total_steps, title=title, quiet=quiet or not team.is_first
+        )
+        last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
+        journal.start(self.step)
+        try:
+            with graceful_stop() as stopped:
+                self._loop(journal, last, stopped)
+        finally:
+            journal.close()
+        if stopped:
+            raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")
+        return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
+
+    def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
+        per_epoch = self.feed.steps_per_epoch
+        start = time.perf_counter()
+        while self.step < last:
+            for batches in self.feed.epoch(self.step // per_epoch, self.step % per_epoch):
+                parts, lr = self._train_step(batches)
+                self.step += 1
+                now = time.perf_counter()
+                self._tell(journal, parts, lr, self.images_per_step / (now - start))
+                start = now
+                if self.team.any(bool(stopped)) and not stopped:
+                    stopped.append("another process")
+                is_last = self.step >= last or bool(stopped)
+                if is_last or self.step % self.config.checkpoint_every == 0:
+                    self._save()
+                if is_last:
+                    return
+
+    def _train_step(self, batches: list[tuple[list[Tensor], list[Target]]]) -> tuple[dict[str, float], float]:
+        """One optimiser step; returns the mean of each loss, and the rate."""
+        lr = self._set_learning_rate()
+        totals: dict[str, float] = {}
+        for images, targets in batches:
+            losses: dict[str, Tensor] = self.detector(self._moved(images), [self._moved(each) for each in targets])
+            torch.stack(list(losses.values())).sum().div(len(batches)).backward()
+            for name, value in losses.items():
+                totals[name] = totals.get(name, 0.0) + float(value.detach()) / len(batches)
+        means = self.team.mean(torch.tensor(list(totals.values()), dtype=torch.float64)).tolist()
+        self.last_loss = sum(means)
+        if not math.isfinite(self.last_loss):
+            raise TrainingError(
+                f"the loss must stay finite, but is {self.last_loss} at step {self.step + 1} (learning rate {lr:g}); "
+                "lower train.optimizer.lr, add train.schedule.warmup_epochs or set train.clip_norm"
+            )
+        buffers = [buffer for buffer in self.detector.buffers() if buffer.is_floating_point()]
+        self.team.average([*(parameter.grad for parameter in self.parameters), *buffers])
+        if self.config.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return dict(zip(totals, means, strict=True)), lr
+
+    def _set_learning_rate(self) -> float:
+        config = self.config
+        full = config.optimizer.lr * (self.images_per_step / PAPER_BATCH if config.scale_lr else 1.0)
+        lr = learning_rate(config.schedule, full, self.step / self.feed.steps_per_epoch, config.epochs)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        return lr
+
+    def _moved(self, values: Any) -> Any:
+        if isinstance(values, dict):
+            return {name: value.to(self.device) for name, value in values.items()}
+        return [value.to(self.device) for value in values]
+
+    def _tell(self, journal: Journal, parts: dict[str, float], lr: float, rate: float) -> None:
+        journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.1f} images/s")
+        if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
+            epoch = self.step / self.feed.steps_per_epoch
+            journal.write(self.step, epoch=epoch, loss=self.last_loss, **parts, lr=lr, images_per_second=rate)
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be equal for a checkpoint to be continued."""
+        return {
+            "shapes": {name: list(tensor.shape) for name, tensor in self.detector.state_dict().items()},
+            "config": {name: value for name, value in asdict(self.config).items() if name not in _WITHOUT_EFFECT},
+            "images_per_step": self.images_per_step,
+            "steps": self.total_steps,
+        }
+
+    def _save(self) -> None:
+        if self.directory is None:
+            return
+        cuda = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None
+        state = {
+            "identity": self._identity(),
+            "step": self.step,
+            "last_loss": self.last_loss,
+            "model": self.detector.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "rng": self.team.gather((torch.get_rng_state(), cuda)),
+        }
+        if self.team.is_first:
+            write_checkpoint(self.directory / "detector.pt", state)
+        self.team.barrier()
+
+    def _restore(self) -> None:
+        """Continue from the directory's checkpoint, else begin at the seed; all processes read the same file."""
+        torch.manual_seed(self.config.seed + self.team.rank)
+        saved = None
+        if self.directory is not None:
+            saved = read_checkpoint(self.directory / "detector.pt", self._identity())
+        if saved is None:
+            return
+        self.detector.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.step, self.last_loss = saved["step"], saved["last_loss"]
+        cpu, cuda = saved["rng"][self.team.rank]
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda, self.device)
