@@ -118,6 +118,8 @@ class Recipe:
     """bce is for multi-label targets."""
     seed: int = 0
     """Of the supernet's training, the search and the split; the final models have seeds of their own."""
+    device: str = "auto"
+    """Where everything is trained and scored: cpu, cuda, cuda:1, mps; auto is a GPU where there is one."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     supernet: SupernetConfig = field(default_factory=SupernetConfig)

@@ -75,6 +75,8 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--data.num_workers=-1"], "data.num_workers must be 0 or more, but is -1"),
         (["--data.num_train=0"], "data.num_train must be 1 or more, but is 0"),
         (["--data.validation_share=1"], "must lie between 0 and 1, but is 1"),
+        (["--device=nowhere"], "device must be auto, cpu or one that PyTorch can use here, but 'nowhere' is not"),
+        (["--device=meta"], "but 'meta' is not: meta tensors hold no values"),
         (["--search.latency.device=nowhere"], "device must be one that PyTorch can run on here"),
     ],
 )

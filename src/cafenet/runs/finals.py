@@ -72,7 +72,7 @@ def _teacher(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn
     if name is None or entry.channels is None:
         return None
     if name != "original":
-        return load_model(name)
+        return load_model(name).to(workload.device)
     original = Entry("Original", "", None)
     if not (directory / "models" / original.key / f"seed-{seed}" / "slim.pt").exists():
         raise RecipeError("retrain.teacher original needs baselines.original true, but it is false")

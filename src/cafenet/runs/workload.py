@@ -55,6 +55,7 @@ class Workload:
     def _check_options(self) -> None:
         """Mistakes that need neither model nor data, all in one message."""
         recipe, seeds = self.recipe, self.recipe.retrain.seeds
+        find_device(recipe.device)
         problems = []
         if not seeds or len(set(seeds)) < len(seeds):
             problems.append(f"retrain.seeds must hold at least one seed, each once, but is {list(seeds)}")
@@ -96,7 +97,7 @@ class Workload:
         if recipe.baselines.random_widths:
             trainings.append((replace(final, seed=recipe.seed, epochs=random), self.train))
         for config, data in trainings:
-            check_config(config, torch.device("cpu"))
+            check_config(config, self.device)
             build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
             loader = self.loader(data, augmented_batch=config.batch_size)
             Feed(loader, batch_size=config.batch_size, accumulate=config.accumulate)
@@ -107,7 +108,12 @@ class Workload:
         """The full network with fresh weights that depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return load_model(self.recipe.model.name, **self.recipe.model.options)
+            return load_model(self.recipe.model.name, **self.recipe.model.options).to(self.device)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """The recipe's; auto is a GPU where there is one."""
+        return find_device(self.recipe.device)
 
     @cached_property
     def model(self) -> nn.Module:
@@ -119,7 +125,7 @@ class Workload:
 
     @property
     def example(self) -> Tensor:
-        return torch.zeros(1, *self.input_size)
+        return torch.zeros(1, *self.input_size, device=self.device)
 
     @property
     def freeze(self) -> tuple[str, ...]:
@@ -225,3 +231,19 @@ class Workload:
             freeze=self.freeze,
             quiet=self.quiet,
         )
+
+
+def find_device(name: str) -> torch.device:
+    """A device by name that tensors can really be put on."""
+    if name == "auto":
+        kinds = [("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())]
+        return torch.device(next((kind for kind, is_there in kinds if is_there), "cpu"))
+    try:
+        if torch.empty(1, device=name).device.type == "meta":
+            raise RuntimeError("meta tensors hold no values")
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise RecipeError(
+            f"device must be auto, cpu or one that PyTorch can use here, but {name!r} is not: {reason}"
+        ) from error
+    return torch.device(name)
