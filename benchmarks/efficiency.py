@@ -55,8 +55,8 @@ NETWORKS = {"vgg": Network(vgg, 32, 1.0, 0.05), "mobilenet_v2": Network(mobilene
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", choices=sorted(NETWORKS), default=sorted(NETWORKS))
-    parser.add_argument("--steps", type=int, default=200, help="training steps a setting")
-    parser.add_argument("--exact-every", type=int, default=8, help="steps between exact evaluations")
+    parser.add_argument("--steps", type=int, default=120, help="training steps a setting")
+    parser.add_argument("--exact-every", type=int, default=6, help="steps between exact evaluations")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="three steps a setting")
