@@ -46,6 +46,8 @@ WAYS = {
     "r=2 race": Way(replace(FIXED, r=2)),
     "r=2 exact": Way(replace(FIXED, r=2, choice="exact")),
     "bilateral": Way(replace(FIXED, pattern="bilateral")),
+    "fixed, near the budgets": Way(training={"flops_band": (0.3, 0.7)}),
+    "r=1 race, near the budgets": Way(replace(FIXED, r=1), {"flops_band": (0.3, 0.7)}),
     "fixed, sandwich": Way(training={"sandwich": 2}, epochs=0.25),
 }
 """The sandwich rule trains four widths a step, so it gets a quarter of the epochs."""

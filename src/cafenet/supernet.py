@@ -27,6 +27,9 @@ from cafenet.layout import Cut, Subnet, cuts
 from cafenet.slicing import Harness, slice_tensors
 from cafenet.space import WidthSpace
 
+_POWERS = torch.logspace(-2, 1, 64, dtype=torch.float64)
+"""From nearly full width to nearly the smallest."""
+
 Batch: TypeAlias = tuple[Any, Any]
 """(inputs, target); inputs as for `trace`."""
 
@@ -94,11 +97,22 @@ class Supernet(nn.Module):
         """The full subnet, ready to run."""
         return cuts(self.space.layout, self.full())
 
-    def sample(self) -> IntArray:
-        """A width vector, uniform over the bins of each group."""
-        high = torch.as_tensor(self.binned.num_bins)
-        uniform = torch.rand(len(self.binned.num_bins), generator=self.generator, dtype=torch.float64)
-        return (uniform * high).long().add_(1).numpy()
+    def sample(self, flops_band: tuple[float, float] | None = None) -> IntArray:
+        """A width vector, uniform over the bins of each group.
+
+        flops_band: its share of the full FLOPs is drawn from this band instead. The shares of the groups' widths are
+        random numbers to a common power, the one that comes nearest.
+        """
+        num_bins = torch.as_tensor(self.binned.num_bins)
+        uniform = torch.rand(len(num_bins), generator=self.generator, dtype=torch.float64)
+        if flops_band is None:
+            return (uniform * num_bins).long().add_(1).numpy()
+        low, high = flops_band
+        wanted = low + (high - low) * torch.rand((), generator=self.generator, dtype=torch.float64).item()
+        rows = (uniform ** _POWERS[:, None] * num_bins).long().add_(1).numpy()
+        flops = self.space.flops(self.binned.bins.widths(rows))
+        nearest: IntArray = rows[abs(flops - wanted * self.space.flops()).argmin()]
+        return nearest
 
     def candidates(self, taken: IntArray) -> list[Subnet]:
         """The subnets that stand for a width vector."""

@@ -180,10 +180,11 @@ class _Trainer:
 
     def _widths(self) -> list[Any]:
         """One sampled width, or the widest, the smallest and some sampled ones."""
+        band = self.config.flops_band
         if not self.config.sandwich:
-            return [None]
+            return [self.supernet.sample(band)]
         num_bins = self.supernet.binned.bins.num_bins
-        return [num_bins, num_bins * 0 + 1] + [None] * self.config.sandwich
+        return [num_bins, num_bins * 0 + 1, *(self.supernet.sample(band) for _ in range(self.config.sandwich))]
 
     def _backward(self, loss: Tensor) -> None:
         try:

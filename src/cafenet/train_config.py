@@ -25,6 +25,8 @@ class TrainConfig:
     """The paper's lambda: share of the first steps that train a random candidate instead of the best."""
     sandwich: int = 0
     """0 trains one width a step; n > 0 the widest, the smallest and n sampled ones (the sandwich rule)."""
+    flops_band: tuple[float, float] | None = None
+    """Sample widths whose share of the full FLOPs lies in this band, e.g. [0.3, 0.7], instead of uniformly over bins."""
     clip_norm: float | None = None
     """Largest norm of all gradients together."""
     amp: str | None = None
@@ -51,6 +53,8 @@ def check_config(config: TrainConfig, device: torch.device) -> None:
         problems.append(f"seed must be 0 or more, but is {config.seed}")
     if config.sandwich < 0:
         problems.append(f"sandwich must be 0 or more, but is {config.sandwich}")
+    if config.flops_band is not None and not 0 < config.flops_band[0] <= config.flops_band[1] <= 1:
+        problems.append(f"flops_band needs 0 < low <= high <= 1, but is {list(config.flops_band)}")
     if config.amp not in (None, "bf16", "fp16"):
         problems.append(f"amp must be bf16 or fp16, but is {config.amp!r}")
     if config.amp == "fp16" and device.type == "cpu":

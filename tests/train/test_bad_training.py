@@ -182,7 +182,9 @@ def test_reentrant_checkpointing_in_the_users_own_loop():
 
 
 def test_all_mistakes_of_a_config_in_one_message():
-    bad = TrainConfig(epochs=0, batch_size=-1, random_share=1.5, sandwich=-1, amp="fp8", clip_norm=0.0, seed=-1)
+    bad = TrainConfig(
+        epochs=0, batch_size=-1, random_share=1.5, sandwich=-1, amp="fp8", clip_norm=0.0, seed=-1, flops_band=(0.6, 0.4)
+    )
     with pytest.raises(TrainingError) as error:
         train_supernet(supernet_of(), data(), bad, quiet=True)
     for problem in (
@@ -193,6 +195,7 @@ def test_all_mistakes_of_a_config_in_one_message():
         "amp must be bf16 or fp16, but is 'fp8'",
         "clip_norm must be positive or None, but is 0.0",
         "seed must be 0 or more, but is -1",
+        "flops_band needs 0 < low <= high <= 1, but is [0.6, 0.4]",
     ):
         assert problem in str(error.value)
 

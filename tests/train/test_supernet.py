@@ -241,6 +241,27 @@ def test_bilateral_averages_the_losses_of_both_sides():
     assert (gradient > 0).tolist() == [True, True, True, True, False, False, True, True]
 
 
+@pytest.mark.parametrize("band", [(0.4, 0.6), (0.9, 1.0), (0.25, 0.25)])
+def test_widths_are_sampled_in_a_band_of_flops(band):
+    model = nn.Sequential(
+        *(nn.Conv2d(3 if number == 0 else 32, 32, 1, bias=False) for number in range(6)),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 4),
+    )
+    space = cafenet.trace(model, torch.zeros(1, 3, 4, 4))
+    supernet = Supernet(model, space, uniform_bins(space, 32), seed=3)
+    taken = np.array([supernet.sample(band) for _ in range(300)])
+    shares = space.flops(supernet.binned.bins.widths(taken)) / space.flops()
+    off = np.maximum(np.maximum(band[0] - shares, shares - band[1]), 0)
+    assert np.quantile(off, 0.95) < 0.03
+    if band[1] > band[0]:
+        assert np.ptp(shares) > 0.7 * (band[1] - band[0])
+    means = taken.mean(axis=0)
+    assert means.max() < 1.3 * means.min(), "no group is favoured"
+    assert (taken.std(axis=0) > 0.5).all()
+
+
 def test_widths_are_sampled_uniformly_over_bins():
     supernet = supernet_of(bins=flops_sensitive_bins(traced(built()), 2))  # 4 and 3 bins
     drawn = np.array([supernet.sample() for _ in range(3000)])
