@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
@@ -14,60 +14,77 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_s
 from cafenet.config import Recipe
 from cafenet.errors import RecipeError
 
+SHIPPED = "recipes_shipped"
+"""The package's folder of recipes for `cafenet run`; other commands have folders and typed trees of their own."""
 
-def shipped_recipes() -> dict[str, str]:
+Tree = TypeVar("Tree")
+"""The dataclass of a whole recipe."""
+
+
+def shipped_recipes(folder: str = SHIPPED) -> dict[str, str]:
     """The names of the recipes that come with the package, each with its description."""
-    return {name: str(yaml.safe_load(_shipped_text(name)).get("description", "")) for name in _shipped_names()}
+    texts = {name: _shipped_text(name, folder) for name in _shipped_names(folder)}
+    return {name: str(yaml.safe_load(text).get("description", "")) for name, text in texts.items()}
 
 
-def recipe_text(name: str) -> str:
-    """The YAML of a shipped recipe or of a file."""
+def recipe_text(name: str, folder: str = SHIPPED, listing: str = "cafenet recipes") -> str:
+    """The YAML of a shipped recipe or of a file; listing: the command that lists the shipped ones."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         try:
             return path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise RecipeError(f"the recipe {name} must be a readable file, but: {_reason(error)}") from error
-    shipped = _shipped_names()
+    shipped = _shipped_names(folder)
     if name not in shipped:
         near = difflib.get_close_matches(name, shipped, n=3, cutoff=0.4)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise RecipeError(
-            f"a recipe must be a .yaml file or one of the shipped ones (see `cafenet recipes`), but got {name!r}{hint}"
+            f"a recipe must be a .yaml file or one of the shipped ones (see `{listing}`), but got {name!r}{hint}"
         )
-    return _shipped_text(name)
+    return _shipped_text(name, folder)
 
 
 def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
     """A recipe with flags such as `--search.budget 25%` over it."""
+    return load_tree(Recipe, name, recipe_text(name), flags)
+
+
+def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ()) -> Tree:
+    """The YAML of a recipe called `name`, with flags over it, as a typed tree."""
     try:
-        content = yaml.safe_load(recipe_text(name)) or {}
+        content = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise RecipeError(f"the recipe {name} must be YAML, but: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise RecipeError(f"the recipe {name} must hold sections (model, data, search, ...), but is {content!r:.60}")
-    problems = _unknown_keys(content, Recipe)
+    problems = _unknown_keys(content, kind)
     if problems:
         raise RecipeError(f"the recipe {name} has {'; '.join(problems)}")
-    parser = recipe_parser()
+    parser = recipe_parser(kind)
     try:
         base = parser.parse_object(content)
-        return as_recipe(parser, parser.parse_args(list(flags), namespace=base))
+        return as_tree(kind, parser, parser.parse_args(list(flags), namespace=base))
     except ArgumentError as error:
         raise RecipeError(f"{name}: {_explained(error, parser)}") from error
 
 
-def recipe_parser(**options: Any) -> ArgumentParser:
+def recipe_parser(kind: type = Recipe, **options: Any) -> ArgumentParser:
     """The parser of the typed tree; every field is a flag, with the sentence under it as its help."""
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = ArgumentParser(exit_on_error=False, allow_abbrev=False, **options)
-    parser.add_class_arguments(Recipe)
+    parser.add_class_arguments(kind)
     return parser
 
 
 def as_recipe(parser: ArgumentParser, parsed: Namespace) -> Recipe:
+    """The tree's values as a recipe."""
+    return as_tree(Recipe, parser, parsed)
+
+
+def as_tree(kind: type[Tree], parser: ArgumentParser, parsed: Namespace) -> Tree:
     """The tree's values as frozen dataclasses."""
-    return Recipe(**vars(parser.instantiate(parsed)))
+    return kind(**vars(parser.instantiate(parsed)))
 
 
 def as_document(value: Any) -> Any:
@@ -81,7 +98,7 @@ def as_document(value: Any) -> Any:
     return value
 
 
-def to_yaml(recipe: Recipe) -> str:
+def to_yaml(recipe: Any) -> str:
     """The whole recipe, defaults included, in the tree's order."""
     text: str = yaml.safe_dump(as_document(recipe), sort_keys=False, allow_unicode=True, width=120)
     return text
@@ -98,13 +115,13 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
     return [] if before == now else [f"{place} was {before!r}, is {now!r}"]
 
 
-def _shipped_names() -> list[str]:
-    entries = files("cafenet").joinpath("recipes_shipped").iterdir()
+def _shipped_names(folder: str) -> list[str]:
+    entries = files("cafenet").joinpath(folder).iterdir()
     return sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml"))
 
 
-def _shipped_text(name: str) -> str:
-    return files("cafenet").joinpath("recipes_shipped", f"{name}.yaml").read_text()
+def _shipped_text(name: str, folder: str) -> str:
+    return files("cafenet").joinpath(folder, f"{name}.yaml").read_text()
 
 
 def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> list[str]:
