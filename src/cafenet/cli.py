@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import cafenet
-from cafenet.commands import compare, dashboard, export, inspect, recipes, report, run
+from cafenet.commands import compare, dashboard, detect, export, inspect, recipes, report, run
 from cafenet.errors import CafeNetError
 
 _EPILOG = """\
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"cafenet {cafenet.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", required=True)
-    for module in (inspect, run, recipes, report, compare, dashboard, export):
+    for module in (inspect, run, recipes, report, compare, dashboard, export, detect):
         module.add_to(commands)
     args, flags = parser.parse_known_args(argv)
     if flags and not getattr(args, "takes_flags", False):

@@ -1,1 +1,33 @@
-"""Detection."""
+"""Detection with a slim classification model as the backbone: Faster R-CNN with FPN, and RetinaNet."""
+
+from cafenet.detection.backbone import Pyramid, feature_pyramid, load_backbone
+from cafenet.detection.coco import CocoData, divide, read_coco
+from cafenet.detection.config import BackbonesConfig, DetectionData, DetectionRecipe
+from cafenet.detection.detectors import Detector, DetectorConfig, build_detector
+from cafenet.detection.evaluation import Evaluation, evaluate_detections, predict
+from cafenet.detection.ops import working_ops
+from cafenet.detection.run import detect, load_detector
+from cafenet.detection.training import DetectionTraining, train_detector
+
+__all__ = [
+    "BackbonesConfig",
+    "CocoData",
+    "DetectionData",
+    "DetectionRecipe",
+    "DetectionTraining",
+    "Detector",
+    "DetectorConfig",
+    "Evaluation",
+    "Pyramid",
+    "build_detector",
+    "detect",
+    "divide",
+    "evaluate_detections",
+    "feature_pyramid",
+    "load_backbone",
+    "load_detector",
+    "predict",
+    "read_coco",
+    "train_detector",
+    "working_ops",
+]

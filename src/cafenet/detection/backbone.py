@@ -1,8 +1,8 @@
 """A classification network as a detector's backbone: its stages, and a feature pyramid (FPN) on their channel counts.
 
-A stage is a run of layers at one resolution. A ResNet's are `layer1` to `layer4`; a MobileNetV2's lie in `features`, one
-block after the other, and its last 1x1 convolution, which serves the classifier alone, is left out. Any other network
-counts as having stages if its layers lie in one `features` in the order in which they run.
+A stage is a run of layers at one resolution. A ResNet's are `layer1` to `layer4`; a MobileNetV2's lie in `features`,
+one block after the other, and its last 1x1 convolution, which serves the classifier alone, is left out. Any other
+network counts as having stages if its layers lie in one `features` in the order in which they run.
 """
 
 import copy
@@ -75,8 +75,8 @@ def feature_pyramid(
 ) -> Pyramid:
     """A copy of the model's stages with an FPN on the last map of each stride.
 
-    A slim MobileNetV2 with 12, 30 and 90 channels at strides 8, 16 and 32 gets an FPN on (12, 30, 90). top: one more map
-    by `pool`ing (Faster R-CNN), two by convolutions (`p6p7`, RetinaNet), or none.
+    A slim MobileNetV2 with 12, 30 and 90 channels at strides 8, 16 and 32 gets an FPN on (12, 30, 90).
+    top: one more map by `pool`ing (Faster R-CNN), two by convolutions (`p6p7`, RetinaNet), or none.
     """
     layers = _layers(unwrap(model))
     found = _cut(layers, tuple(strides), type(model).__name__)

@@ -65,7 +65,7 @@ class CocoData:
 
     def document(self) -> dict[str, Any]:
         """Images, annotations and categories, for pycocotools."""
-        annotations = []
+        annotations: list[dict[str, Any]] = []
         for picture in self.pictures:
             for box in picture.boxes:
                 left, top, right, bottom = box.corners
@@ -199,8 +199,8 @@ def _categories(found: Sequence[Any], problems: _Problems) -> list[tuple[int, st
 def _entries(found: Sequence[Any], folder: Path, problems: _Problems) -> dict[int, Picture]:
     entries: dict[int, Picture] = {}
     for entry in found:
-        sizes = [entry.get(name) for name in ("width", "height")] if isinstance(entry, dict) else []
-        if len(sizes) != 2 or not _is_number(entry.get("id")) or not isinstance(entry.get("file_name"), str):
+        sizes: list[Any] = [entry.get(name) for name in ("width", "height")] if isinstance(entry, dict) else []
+        if not sizes or not _is_number(entry.get("id")) or not isinstance(entry.get("file_name"), str):
             problems.add("images without an id and a file_name", f"{entry!r:.60}")
         elif not all(_is_number(size) and size > 0 for size in sizes):
             problems.add("images without a width and a height", entry["file_name"])
@@ -232,7 +232,8 @@ def _boxes(
             problems.add("annotations that are no objects", f"number {place}")
             continue
         name = f"annotation {entry.get('id', place)}"
-        picture, label = entries.get(entry.get("image_id", None)), labels.get(entry.get("category_id", None))
+        picture = entries.get(_hashable(entry.get("image_id")))
+        label = labels.get(_hashable(entry.get("category_id")))
         if picture is None:
             problems.add("annotations of images that are not listed", f"{name}: image {entry.get('image_id')}")
         elif label is None:

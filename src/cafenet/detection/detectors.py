@@ -222,4 +222,4 @@ def _of_depth(layers: nn.Sequential, depth: int) -> nn.Sequential:
     """The first layers; torchvision always makes four, which is the most there can be."""
     if depth > len(layers):
         raise DetectionError(f"head_depth must be at most {len(layers)}, but is {depth}")
-    return layers[:depth]
+    return nn.Sequential(*list(layers)[:depth])

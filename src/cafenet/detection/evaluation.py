@@ -86,12 +86,14 @@ def evaluate_detections(data: CocoData, results: Sequence[dict[str, Any]]) -> Ev
         run.accumulate()
         run.summarize()
     precision = run.eval["precision"][:, :, :, 0, -1]  # (overlaps, recalls, classes), all sizes, 100 boxes an image
-    stats = [None if value < 0 else float(value) for value in run.stats[:6]]
+    total, at_50, at_75, small, medium, large = (None if value < 0 else float(value) for value in run.stats[:6])
     return Evaluation(
-        stats[0] or 0.0,
-        stats[1] or 0.0,
-        stats[2] or 0.0,
-        *stats[3:],
+        mAP=total or 0.0,
+        ap50=at_50 or 0.0,
+        ap75=at_75 or 0.0,
+        small=small,
+        medium=medium,
+        large=large,
         per_class={name: _mean(precision[:, :, number]) for number, name in enumerate(data.classes)},
         curves={str(iou): _curves(precision[round((iou - 0.5) / 0.05)], data.classes) for iou in _CURVE_IOUS},
     )

@@ -1,8 +1,8 @@
 """Box suppression and RoI-align in plain torch, for a torchvision whose compiled operators did not load.
 
-torchvision's detectors call `torchvision::nms` and `torchvision::roi_align`. Beside a torch that it was not compiled for
-(a CPU-only build, say) these have no kernels, and torchvision refuses before it even asks for them. `working_ops` gives
-them kernels, once and only where they are missing, and lets torchvision through while it lasts:
+torchvision's detectors call `torchvision::nms` and `torchvision::roi_align`. Beside a torch that it was not compiled
+for (a CPU-only build, say) these have no kernels, and torchvision refuses before it even asks for them. `working_ops`
+gives them kernels, once and only where they are missing, and lets torchvision through while it lasts:
 
     with working_ops():
         torchvision.ops.nms(boxes, scores, 0.5)
@@ -103,7 +103,8 @@ def _overlaps(first: Tensor, second: Tensor) -> Tensor:
     across = (torch.minimum(right, rights) - torch.maximum(left, lefts)).clamp_(min=0)
     common = (torch.minimum(bottom, bottoms) - torch.maximum(top, tops)).clamp_(min=0).mul_(across)
     areas = (right - left) * (bottom - top) + (rights - lefts) * (bottoms - tops)
-    return common / (areas - common)
+    overlaps: Tensor = common / (areas - common)
+    return overlaps
 
 
 def roi_align(
@@ -147,10 +148,7 @@ def _pixels(start: Tensor, size: Tensor, num_bins: int, sampling_ratio: int, lim
     A bin of sampling points p reads floor(p) and the next pixel. Points beyond the map by more than one pixel count as
     zeros; without a sampling ratio there is a point for every pixel of the bin's length, rounded up.
     """
-    if sampling_ratio > 0:
-        num_points = torch.full_like(size, sampling_ratio)
-    else:
-        num_points = (size / num_bins).ceil()
+    num_points = torch.full_like(size, sampling_ratio) if sampling_ratio > 0 else (size / num_bins).ceil()
     most = int(num_points.max().clamp(min=1)) if len(size) else 1
     step = torch.arange(most, device=size.device)
     bins = torch.arange(num_bins, device=size.device)

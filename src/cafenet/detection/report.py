@@ -1,0 +1,187 @@
+"""The page of a detection run: table, precision against recall, classes, training, what was found in sample images."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import yaml
+from matplotlib.figure import Figure
+
+from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, spread
+from cafenet.detection.samples import class_colour, drawn
+from cafenet.errors import RecipeError
+from cafenet.report.drawing import colour, duration, legend, mark, single, smoothed
+from cafenet.report.markup import document, figure_part, row, table, text
+from cafenet.runs.directory import write_text
+from cafenet.runs.results import count
+
+_SHOWN_SCORE = 0.5
+_RECALLS = [number / 100 for number in range(101)]
+
+
+def write_detection_report(directory: str | Path) -> Path:
+    """Write `report.html` into a directory of `cafenet detect` and return its path."""
+    directory = Path(directory)
+    if not (directory / "recipe.yaml").is_file():
+        raise RecipeError(f"{directory} must be a run directory, but has no recipe.yaml; see `cafenet detect`")
+    path = directory / "report.html"
+    write_text(path, _page(directory))
+    return path
+
+
+def _page(directory: Path) -> str:
+    recipe = yaml.safe_load((directory / "recipe.yaml").read_text())
+    results = _json(directory / "results.json") or {"detectors": [], "reference": []}
+    rows = from_document(results)
+    name = directory.resolve().name
+    parts = [f"<h1>{text(recipe.get('description') or name)}</h1>"]
+    if rows:
+        curves, losses = precision_recall(directory, rows), training(directory, rows)
+        parts += [
+            _verdict(rows),
+            _table(rows, results["reference"]),
+            figure_part(
+                "precision-recall",
+                "Precision against recall",
+                "Mean over classes and seeds; full lines at an overlap of 0.5, dashed ones at 0.75.",
+                curves,
+            ),
+            _classes(rows),
+            _samples(directory, rows),
+            figure_part("training", "Training loss", f"Seed {rows[0].seeds[0]}, smoothed.", losses),
+        ]
+    else:
+        parts.append('<p class="missing">Not there yet: the detectors are not all trained.</p>')
+    parts.append(_recipe(directory, recipe, name))
+    return document(f"CafeNet detection: {name}", parts)
+
+
+def precision_recall(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
+    """One line a backbone and overlap."""
+    figure, axes = single()
+    for number, each in enumerate(rows):
+        evaluations = [_json(_place(directory, each, seed) / "evaluation.json") for seed in each.seeds]
+        for iou, style in (("0.5", "-"), ("0.75", "--")):
+            found = [curves["mean"] for one in evaluations if (curves := one["curves"][iou])]
+            if not found:
+                continue
+            values = [mean(column) for column in zip(*found, strict=True)]
+            (line,) = axes.plot(
+                _RECALLS, values, style, color=colour(number), label=each.backbone if iou == "0.5" else "_"
+            )
+            mark(line, series=number, tip=f"{each.backbone}, overlap {iou}")
+    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
+    legend(axes, range(len(axes.get_legend_handles_labels()[0])))
+    return figure
+
+
+def training(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
+    """The loss of each backbone's first seed."""
+    figure, axes = single()
+    for number, each in enumerate(rows):
+        lines = _lines(_place(directory, each, each.seeds[0]) / "log.jsonl")
+        (line,) = axes.plot(
+            [one["epoch"] for one in lines],
+            smoothed([one["loss"] for one in lines]),
+            color=colour(number),
+            label=each.backbone,
+        )
+        mark(line, series=number, tip=each.backbone)
+    axes.set(xlabel="epoch", ylabel="loss")
+    legend(axes, range(len(rows)))
+    return figure
+
+
+def _verdict(rows: Sequence[DetectorRow]) -> str:
+    own = [each for each in rows if each.backbone.startswith("CafeNet")]
+    lines = [f"<b>{text(each.backbone)}: {each.shown('mAP')}% mAP</b>." for each in own]
+    lines += [text(line) + "." for line in claims(rows)]
+    return f'<div class="verdict">{"<br>".join(lines)}</div>' if lines else ""
+
+
+def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) -> str:
+    body = [
+        row(
+            (each.backbone, count(each.flops), count(each.params), *(each.shown(column) for column in COLUMNS)),
+            "own" if each.backbone.startswith("CafeNet") else "",
+        )
+        for each in rows
+    ]
+    body += [row((f"{each['backbone']} (published)", "", "", each["mAP"]), "published") for each in references]
+    num_seeds = len(rows[0].seeds)
+    of_seeds = f"{num_seeds} seeds (mean ± standard deviation)" if num_seeds > 1 else "one seed: no evidence"
+    note = (
+        f"{rows[0].framework}, average precision in % after the last epoch, {of_seeds}. All backbones start from the "
+        f"same pretraining: {rows[0].pretraining}. FLOPs (one multiply-add is one) of backbone and FPN for one image."
+    )
+    return f"<h2>Results</h2>{table(('backbone', 'FLOPs', 'params', *HEADS), body)}<p>{text(note)}</p>"
+
+
+def _classes(rows: Sequence[DetectorRow]) -> str:
+    classes = list(rows[0].per_class[0])
+    body = []
+    for name in classes:
+        cells = [spread([100 * value for seed in each.per_class if (value := seed[name]) is not None]) for each in rows]
+        body.append(row((name, *cells)))
+    return f"<h2>Average precision by class</h2>{table(('class', *(each.backbone for each in rows)), body)}"
+
+
+def _samples(directory: Path, rows: Sequence[DetectorRow]) -> str:
+    """Every sample image with its true boxes, then with what each detector found."""
+    samples = _json(directory / "samples.json")
+    if not samples or not samples["images"]:
+        return ""
+    labels = {category: number for number, category in enumerate(samples["categories"], start=1)}
+    found = {each.backbone: _json(_place(directory, each, each.seeds[0]) / "detections.json") or [] for each in rows}
+    blocks = []
+    for image in samples["images"]:
+        shown = [("true boxes", image["boxes"])]
+        for name, detections in found.items():
+            boxes = [
+                [x, y, x + width, y + height, labels[each["category_id"]]]
+                for each in detections
+                if each["image_id"] == image["image_id"] and each["score"] >= _SHOWN_SCORE
+                for x, y, width, height in [each["bbox"]]
+            ]
+            shown.append((name, boxes))
+        blocks.append("".join(_figure(directory, image, name, boxes) for name, boxes in shown))
+    colours = ", ".join(
+        f'<b style="color:{class_colour(number)}">{text(name)}</b>'
+        for number, name in enumerate(samples["classes"], start=1)
+    )
+    style = "display:grid;grid-template-columns:repeat(auto-fit,minmax(12rem,1fr));gap:0.5rem;margin-bottom:1rem"
+    grids = "".join(f'<div style="{style}">{block}</div>' for block in blocks)
+    return f"<h2>What was found</h2><p>Boxes with a score of {_SHOWN_SCORE} or more: {colours}.</p>{grids}"
+
+
+def _figure(directory: Path, image: dict[str, Any], name: str, boxes: Sequence[Sequence[Any]]) -> str:
+    source = drawn(directory / "samples" / f"{image['image_id']}.jpg", image["width"], boxes)
+    words = f"{name}: {len(boxes)}"
+    shown = f'<img src="{source}" alt="{text(words)}" style="width:100%">'
+    return f"<figure>{shown}<figcaption>{text(words)}</figcaption></figure>"
+
+
+def _recipe(directory: Path, recipe: dict[str, Any], name: str) -> str:
+    manifest = _json(directory / "manifest.json") or {}
+    total = sum((manifest.get("seconds") or {}).values())
+    facts = {key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware")}
+    return (
+        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml; this run took {duration(total)} in all.</p>"
+        f"<pre>{text(f'cafenet detect recipe.yaml --output {name}')}</pre>"
+        f"<details><summary>recipe.yaml</summary><pre>{text(yaml.safe_dump(recipe, sort_keys=False))}</pre></details>"
+        f"<details><summary>versions, hardware</summary><pre>{text(json.dumps(facts, indent=1))}</pre></details>"
+    )
+
+
+def _place(directory: Path, each: DetectorRow, seed: int) -> Path:
+    return directory / "models" / each.key / f"seed-{seed}"
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []

@@ -1,0 +1,188 @@
+"""A detection recipe from start to end in one directory; every training can be stopped and continued."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from cafenet.checkpoint import FORMAT
+from cafenet.detection.coco import CocoData, check_pair, divide, read_coco
+from cafenet.detection.config import DetectionRecipe, load_detection_recipe
+from cafenet.detection.detectors import Detector, build_detector, check_detector, pyramid_flops
+from cafenet.detection.errors import DetectionError
+from cafenet.detection.evaluation import evaluate_detections, predict, require_pycocotools
+from cafenet.detection.pictures import Pictures, Scaling
+from cafenet.detection.results import COLUMNS, DetectorRow, as_document
+from cafenet.detection.samples import write_samples
+from cafenet.detection.sources import Backbone, find_backbones
+from cafenet.detection.training import check_training, train_detector
+from cafenet.distributed import processes
+from cafenet.feed import Feed
+from cafenet.runs.directory import RunDirectory, write_json
+
+
+def detect(
+    recipe: DetectionRecipe | str,
+    directory: str | Path,
+    *,
+    flags: Sequence[str] = (),
+    models: Mapping[str, nn.Module] | None = None,
+    quiet: bool = False,
+    command: list[str] | None = None,
+) -> list[DetectorRow]:
+    """Train and evaluate every backbone of a recipe (or its name) with every seed; what is done is not done again.
+
+    models: further backbones, trained before, by name; they are copied, not changed. Everything that can be wrong is
+    checked before the first training. The directory holds recipe.yaml, manifest.json, models/*/seed-*/ (detector.pt,
+    log.jsonl, detections.json, evaluation.json) and results.json.
+    """
+    if isinstance(recipe, str):
+        recipe = load_detection_recipe(recipe, flags)
+    workload = _Workload(recipe, models)
+    workload.check()
+    directory = Path(directory)
+    place = RunDirectory(directory, cast(Any, recipe), command)  # it needs no more of a recipe than a seed
+    write_samples(workload.test_data, recipe.samples, directory)
+    train, test = workload.pictures()
+    with place.timed("train"):
+        for backbone in workload.backbones:
+            for seed in recipe.seeds:
+                _train_and_evaluate(workload, backbone, seed, train, test, directory, quiet)
+    rows = [_row(workload, backbone, directory) for backbone in workload.backbones]
+    write_json(directory / "results.json", as_document(rows, recipe.reference))
+    place.finish()
+    return rows
+
+
+def load_detector(
+    directory: str | Path, backbone: str, seed: int, models: Mapping[str, nn.Module] | None = None
+) -> Detector:
+    """A detector that a run trained, ready for use: the run's directory, the backbone's name or key, and the seed."""
+    recipe = load_detection_recipe(str(Path(directory) / "recipe.yaml"))
+    found, _ = find_backbones(recipe.backbones, models)
+    by_name = {name: each for each in found for name in (each.name, each.key)}
+    if backbone not in by_name:
+        raise DetectionError(f"a backbone of {directory} must be one of {', '.join(by_name)}, but got {backbone!r}")
+    chosen = by_name[backbone]
+    path = _place(Path(directory), chosen, seed) / "detector.pt"
+    if not path.is_file():
+        raise DetectionError(f"{path} must be a trained detector, but is not there; see `cafenet detect`")
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    assert content["format"] == FORMAT
+    num_classes = len(json.loads((Path(directory) / "samples.json").read_text())["classes"])
+    detector = _build(recipe, chosen, seed, num_classes)
+    detector.load_state_dict(content["model"])
+    return detector.eval()
+
+
+class _Workload:
+    """What a recipe names, made real; mistakes are found here."""
+
+    def __init__(self, recipe: DetectionRecipe, models: Mapping[str, nn.Module] | None) -> None:
+        self.recipe = recipe
+        self._check_options()
+        self.train_data, self.test_data = _read(recipe)
+        self.backbones, self.pretraining = find_backbones(recipe.backbones, models)
+
+    def _check_options(self) -> None:
+        recipe = self.recipe
+        if not recipe.seeds or len(set(recipe.seeds)) < len(recipe.seeds) or min(recipe.seeds) < 0:
+            raise DetectionError(f"seeds must hold at least one, each once and not negative, but are {recipe.seeds}")
+        if recipe.samples < 0:
+            raise DetectionError(f"samples must be 0 or more, but is {recipe.samples}")
+        check_detector(recipe.detector)
+        check_training(recipe.train)
+        require_pycocotools()
+
+    def check(self) -> None:
+        """Every backbone must carry a detector, and the data must fill a step."""
+        for backbone in self.backbones:
+            for seed in self.recipe.seeds:
+                try:
+                    self.build(backbone, seed)
+                except DetectionError as error:
+                    raise DetectionError(f"{backbone.name}: {error}") from error
+        config = self.recipe.train
+        team = processes()
+        Feed(
+            cast(Any, self.train_data.pictures),
+            batch_size=config.batch_size,
+            accumulate=config.accumulate,
+            world_size=team.size,
+        )
+
+    def build(self, backbone: Backbone, seed: int) -> Detector:
+        """An untrained detector on a pretrained backbone."""
+        return _build(self.recipe, backbone, seed, len(self.train_data.classes))
+
+    def pictures(self) -> tuple[Pictures, Pictures]:
+        """Both parts of the data, decoded where they fit into memory."""
+        scaling = Scaling(self.recipe.detector.min_size, self.recipe.detector.max_size)
+        flip = self.recipe.data.flip
+        return Pictures(self.train_data, scaling, flip=flip), Pictures(self.test_data, scaling)
+
+
+def _build(recipe: DetectionRecipe, backbone: Backbone, seed: int, num_classes: int) -> Detector:
+    """The new layers' weights depend on the seed alone."""
+    model = backbone.build(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build_detector(model, num_classes, recipe.detector)
+
+
+def _read(recipe: DetectionRecipe) -> tuple[CocoData, CocoData]:
+    data = recipe.data
+    whole = read_coco(data.train, data.images, bad_boxes=data.bad_boxes)
+    if data.test is None:
+        return divide(whole, data.test_share, data.split_seed)
+    test = read_coco(data.test, data.test_images or data.images, bad_boxes=data.bad_boxes)
+    check_pair(whole, test)
+    return whole, test
+
+
+def _place(directory: Path, backbone: Backbone, seed: int) -> Path:
+    return directory / "models" / backbone.key / f"seed-{seed}"
+
+
+def _train_and_evaluate(
+    workload: _Workload, backbone: Backbone, seed: int, train: Pictures, test: Pictures, directory: Path, quiet: bool
+) -> None:
+    """One detector: trained, or continued, and evaluated once."""
+    place = _place(directory, backbone, seed)
+    if (place / "evaluation.json").exists():
+        return
+    detector = workload.build(backbone, seed)
+    if torch.cuda.is_available():
+        detector.cuda()
+    config = replace(workload.recipe.train, seed=seed)
+    train_detector(detector, train, config, directory=place, quiet=quiet, title=f"{backbone.name} seed {seed}")
+    team = processes()
+    if team.is_first:
+        found = predict(detector, test, batch_size=config.batch_size, num_workers=config.num_workers)
+        write_json(place / "detections.json", found)
+        write_json(place / "evaluation.json", asdict(evaluate_detections(test.data, found)))
+    team.barrier()
+
+
+def _row(workload: _Workload, backbone: Backbone, directory: Path) -> DetectorRow:
+    recipe = workload.recipe
+    evaluations = [
+        json.loads((_place(directory, backbone, seed) / "evaluation.json").read_text()) for seed in recipe.seeds
+    ]
+    detector = workload.build(backbone, recipe.seeds[0])
+    height, width = (-(-side // 32) * 32 for side in (recipe.detector.min_size, recipe.detector.max_size))
+    return DetectorRow(
+        backbone=backbone.name,
+        key=backbone.key,
+        framework=recipe.detector.framework,
+        pretraining=workload.pretraining,
+        flops=pyramid_flops(detector, height, width),
+        params=sum(parameter.numel() for parameter in detector.parameters()),
+        seeds=tuple(recipe.seeds),
+        scores=tuple({column: each[column] for column in COLUMNS} for each in evaluations),
+        per_class=tuple(each["per_class"] for each in evaluations),
+    )
