@@ -22,7 +22,7 @@ from cafenet.detection.sources import Backbone, find_backbones
 from cafenet.detection.training import check_training, train_detector
 from cafenet.distributed import processes
 from cafenet.feed import Feed
-from cafenet.runs.directory import RunDirectory, write_json
+from cafenet.runs.directory import RunDirectory, write_json, write_text
 
 
 def detect(
@@ -163,7 +163,7 @@ def _train_and_evaluate(
     team = processes()
     if team.is_first:
         found = predict(detector, test, batch_size=config.batch_size, num_workers=config.num_workers)
-        write_json(place / "detections.json", found)
+        write_text(place / "detections.json", json.dumps(found, separators=(",", ":")))
         write_json(place / "evaluation.json", asdict(evaluate_detections(test.data, found)))
     team.barrier()
 
