@@ -99,19 +99,23 @@ def task(name: str) -> Task:
     torch.manual_seed(0)
     space = cafenet.trace(BUILDERS[name](), torch.zeros(1, 3, SIZE, SIZE))
     bins = cafenet.flops_sensitive_bins(space, BETA)
-    data = load_data(f"npz:{CIFAR}")
-    order = np.random.default_rng(0).permutation(len(data.train))
-    train, validation = order[:NUM_TRAIN], order[NUM_TRAIN : NUM_TRAIN + NUM_VALIDATION]
     return Task(
         name,
         BUILDERS[name],
         space,
         bins,
         _drawn_widths(space, bins),
-        _shrunk(data.train.subset(train)),
-        _shrunk(data.train.subset(validation)),
-        _shrunk(data.test),
+        *cifar_parts(),
     )
+
+
+@cache
+def cifar_parts() -> tuple[ImageData, ImageData, ImageData]:
+    """Training, validation and test images of CIFAR-10 at 16x16."""
+    data = load_data(f"npz:{CIFAR}")
+    order = np.random.default_rng(0).permutation(len(data.train))
+    train, validation = order[:NUM_TRAIN], order[NUM_TRAIN : NUM_TRAIN + NUM_VALIDATION]
+    return _shrunk(data.train.subset(train)), _shrunk(data.train.subset(validation)), _shrunk(data.test)
 
 
 def _drawn_widths(space: cafenet.WidthSpace, bins: Bins) -> IntArray:

@@ -1,0 +1,113 @@
+"""Peers and baselines at equal FLOPs and equal training: CIFAR-10 at 16x16, three small networks, 50% and 25% FLOPs.
+
+    python -m benchmarks.peers --network vgg --seeds 3          # some hours on one core in all
+    python -m benchmarks.peers --shard 0/2                      # half of the cells, beside another process with 1/2
+    python -m benchmarks.peers --quick --output build/peers.json
+
+Two protocols: the slim network trained from scratch (fresh weights, 20 epochs), and fine-tuned from what the tool gives
+(5 epochs). Results go to benchmarks/peers/results.json after every cell, and docs/peers.md is made of them.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.peers import methods, tasks
+from benchmarks.peers.methods import METHODS, prepared
+from benchmarks.peers.page import markdown
+from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, training
+from benchmarks.search_results import Results
+
+from cafenet.evaluate import evaluate
+from cafenet.retrain import initialised, train_model
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+def main() -> None:
+    """Measure what is missing, then write the page."""
+    options = _parser().parse_args()
+    torch.set_num_threads(1)
+    if options.quick:
+        methods.SUPERNET_EPOCHS, methods.NUM_SEARCHED, methods.RANDOM_EPOCHS = 1, 30, 1
+        tasks.SCRATCH_EPOCHS = tasks.FINETUNE_EPOCHS = 1
+    results = Results(options.output)
+    cells = [
+        (seed, network, percent, name)
+        for seed in range(options.seeds)
+        for network in options.network
+        for percent in PERCENTS
+        for name in options.methods
+    ]
+    first, step = (int(part) for part in options.shard.split("/"))
+    originals = {(seed, network): None for seed, network, _, _ in cells}
+    for number, (seed, network) in enumerate(originals):
+        if number % step == first:
+            measure_original(results, task(network), seed, options.cache, options.quick)
+    for number, (seed, network, percent, name) in enumerate(cells):
+        is_mine = list(originals).index((seed, network)) % step == first
+        if not is_mine or str(seed) in results.rows(f"{network} {percent}%").get(name, {}):
+            continue
+        row = measure(task(network), percent, name, seed, options.cache, options.quick)
+        results.add(f"{network} {percent}%", name, row, str(seed))
+        print(f"{number + 1} of {len(cells)}: {network} {percent}% {name}, seed {seed}: {row}", flush=True)
+    options.page.write_text(markdown(results), encoding="utf-8")
+
+
+def measure_original(results: Results, work: Task, seed: int, cache: Path, quick: bool) -> None:
+    """The whole network's accuracy, once a seed."""
+    if str(seed) in results.rows(f"{work.name} original").get("Original", {}):
+        return
+    model = prepared(work, seed, 1 if quick else SCRATCH_EPOCHS, _place(cache, work, seed, quick) / "original")
+    row = {"flops": work.flops(model), "scratch": _accuracy(work, model)}
+    results.add(f"{work.name} original", "Original", row, str(seed))
+
+
+def measure(work: Task, percent: int, name: str, seed: int, cache: Path, quick: bool) -> dict[str, Any]:
+    """One method, one budget, one seed: what it found, what it took, what becomes of it."""
+    scratch, finetune = (1, 1) if quick else (SCRATCH_EPOCHS, FINETUNE_EPOCHS)
+    place = _place(cache, work, seed, quick)
+    trained = prepared(work, seed, scratch, place / "original")
+    start = time.process_time()
+    slim = METHODS[name](work, trained, percent, seed, place / f"{percent}-{name}".replace(" ", "-"))
+    search_seconds = time.process_time() - start
+    tuned = train_model(slim, work.example, work.batches(), training(finetune, seed, lr=0.02), quiet=True)
+    fresh = train_model(initialised(slim, seed), work.example, work.batches(), training(scratch, seed), quiet=True)
+    return {
+        "flops": work.flops(slim),
+        "params": work.params(slim),
+        "search_seconds": round(search_seconds, 1),
+        "scratch": _accuracy(work, fresh),
+        "finetuned": _accuracy(work, tuned),
+        "widths": [m.out_channels for m in slim.modules() if isinstance(m, torch.nn.Conv2d)],
+    }
+
+
+def _accuracy(work: Task, model: torch.nn.Module) -> float:
+    from cafenet.data import eval_loader
+
+    return round(100 * evaluate(model, eval_loader(work.test))["accuracy"], 3)
+
+
+def _place(cache: Path, work: Task, seed: int, quick: bool) -> Path:
+    return cache / ("quick" if quick else "full") / work.name / f"seed-{seed}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
+    parser.add_argument("--methods", choices=list(METHODS), nargs="+", default=list(METHODS), metavar="METHOD")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--shard", default="0/1", help="I/N: every N-th network and seed, from I on")
+    parser.add_argument("--quick", action="store_true", help="one epoch of everything, to see that it runs")
+    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-peers")
+    parser.add_argument("--output", type=Path, default=HERE / "results.json")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "peers.md")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

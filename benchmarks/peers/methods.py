@@ -1,0 +1,167 @@
+"""Every method: a trained network and a share of FLOPs in, slim networks out, used as its documentation says.
+
+The body of each function is the code that a user needs for it; its lines are counted for the table.
+"""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from benchmarks.peers.tasks import BATCH_SIZE, Task, training
+from torch import nn
+
+import cafenet
+from cafenet.evaluate import evaluate
+from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.budget import parse_budget
+from cafenet.searching.feasible import Feasible
+
+SUPERNET_EPOCHS = 30
+NUM_SEARCHED = 300
+RANDOM_WIDTHS, RANDOM_EPOCHS = 5, 4
+
+Method: TypeAlias = Callable[[Task, nn.Module, int, int, Path], nn.Module]
+"""method(task, trained network, percent, seed, directory) -> slim network with the weights that the tool gives it."""
+
+
+def uniform(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """One factor for all groups, the leading channels."""
+    space = cafenet.trace(trained, task.example)
+    widths = _feasible(space, percent).uniform()
+    return space.extract(_bins(space).widths(widths), model=trained)
+
+
+def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Some widths trained for a while; the best on the validation set."""
+    space, bins = cafenet.trace(trained, task.example), _bins(cafenet.trace(trained, task.example))
+    rows = _feasible(space, percent).sample(RANDOM_WIDTHS, np.random.default_rng(seed))
+    scores = []
+    for number, row in enumerate(rows):
+        slim = cafenet.retrain.initialised(space.extract(bins.widths(row), model=trained), seed)
+        config = training(RANDOM_EPOCHS, seed)
+        slim = cafenet.train_model(
+            slim, task.example, task.batches(), config, directory=place / str(number), quiet=True
+        )
+        scores.append(evaluate(slim, task.validation_batches())["accuracy"])
+    return space.extract(bins.widths(rows[int(np.argmax(scores))]), model=trained)
+
+
+def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """The fixed pattern, searched greedily, as AutoSlim does."""
+    config = cafenet.SupernetConfig(r=0, beta=0.5)
+    return _searched(task, percent, seed, place, config, cafenet.Greedy())
+
+
+def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Ours, evolutionary."""
+    population = 30
+    algorithm = cafenet.Evolution(population=population, iterations=NUM_SEARCHED // population)
+    return _searched(task, percent, seed, place, cafenet.SupernetConfig(beta=0.5), algorithm)
+
+
+def cafenet_r(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Ours, random."""
+    return _searched(task, percent, seed, place, cafenet.SupernetConfig(beta=0.5), cafenet.RandomSearch(NUM_SEARCHED))
+
+
+def torch_pruning(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Group norms, global, in steps until the FLOPs are met."""
+    import torch_pruning as tp
+
+    model = copy.deepcopy(trained).eval()
+    full, _ = tp.utils.count_ops_and_params(model, task.example)
+    pruner = tp.pruner.GroupNormPruner(
+        model,
+        task.example,
+        importance=tp.importance.GroupMagnitudeImportance(p=2),
+        global_pruning=True,
+        pruning_ratio=1.0,
+        max_pruning_ratio=0.95,
+        iterative_steps=200,
+        ignored_layers=[module for module in model.modules() if isinstance(module, nn.Linear)],
+    )
+    while tp.utils.count_ops_and_params(model, task.example)[0] > full * percent / 100:
+        pruner.step()
+    return model
+
+
+def fastnas(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """NVIDIA ModelOpt; channels in any number, since 32, its default, is most of these layers."""
+    import modelopt.torch.prune as mtp
+
+    ratios = tuple(0.05 * number for number in range(1, 21))
+    features = {"*": {"features_ratio": ratios, "feature_divisor": 1}}
+    config = {
+        "nn.Conv2d": {"*": {"channels_ratio": ratios, "kernel_size": (), "channel_divisor": 1}},
+        "nn.BatchNorm2d": features,
+        "nn.Linear": features,
+    }
+    model, _ = mtp.prune(
+        copy.deepcopy(trained),
+        mode=[("fastnas", config)],
+        constraints={"flops": f"{percent}%"},
+        dummy_input=task.example,
+        config={
+            "data_loader": task.batches(augmented=False),
+            "max_iter_data_loader": 512 // BATCH_SIZE,
+            "collect_func": lambda batch: batch[0],
+            "score_func": lambda each: evaluate(each, task.validation_batches())["accuracy"],
+            "verbose": False,
+        },
+    )
+    return model
+
+
+METHODS: dict[str, Method] = {
+    "Uniform": uniform,
+    "Random": random,
+    "AutoSlim-style": autoslim,
+    "Torch-Pruning": torch_pruning,
+    "ModelOpt FastNAS": fastnas,
+    "CafeNet-E": cafenet_e,
+    "CafeNet-R": cafenet_r,
+}
+
+
+def _searched(
+    task: Task, percent: int, seed: int, place: Path, config: cafenet.SupernetConfig, algorithm: Algorithm
+) -> nn.Module:
+    """A supernet from scratch and a search; supernets are shared by budgets and algorithms of one kind and seed."""
+    model = task.build(seed)
+    space = cafenet.trace(model, task.example)
+    supernet = cafenet.supernet_config.build_supernet(model, space, config, seed=seed)
+    cafenet.train_supernet(
+        supernet, task.batches(), training(SUPERNET_EPOCHS, seed), directory=place.parent / f"r{config.r}", quiet=True
+    )
+    [result] = cafenet.search_widths(
+        supernet,
+        task.batches(augmented=False),
+        task.validation_batches(),
+        f"{percent}%",
+        algorithm=algorithm,
+        config=cafenet.SearchConfig(seed=seed),
+        storage=place / "trials.journal",
+        quiet=True,
+    )
+    return space.extract(channels=result.channels, model=supernet.model)
+
+
+def _bins(space: cafenet.WidthSpace) -> cafenet.Bins:
+    return cafenet.flops_sensitive_bins(space, 0.5)
+
+
+def _feasible(space: cafenet.WidthSpace, percent: int) -> Feasible:
+    costs: dict[str, Any] = {"flops": space.flops, "params": space.params}
+    return Feasible(_bins(space), costs, parse_budget(f"{percent}%", space))
+
+
+def prepared(task: Task, seed: int, epochs: float, place: Path) -> nn.Module:
+    """The original network, trained: what pruning tools begin with."""
+    model = task.build(seed)
+    trained = cafenet.train_model(
+        model, task.example, task.batches(), training(epochs, seed), directory=place, quiet=True
+    )
+    return trained.to(memory_format=torch.contiguous_format)

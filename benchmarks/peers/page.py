@@ -1,0 +1,97 @@
+"""docs/peers.md, made of what was measured."""
+
+import inspect
+from typing import Any
+
+import numpy as np
+from benchmarks.peers.methods import METHODS, NUM_SEARCHED, SUPERNET_EPOCHS
+from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
+from benchmarks.search_results import Results
+
+from cafenet.pairing import compare_paired
+
+OURS = "CafeNet-E"
+
+
+def markdown(results: Results) -> str:
+    """The page."""
+    lines = [
+        "# Peers and baselines at equal FLOPs and equal training",
+        "",
+        "Made by `make bench-peers` (`python -m benchmarks.peers`, which says how). CIFAR-10 at 16x16, 10,000",
+        "training images, 5,000 test images; FLOPs counted by one tool for all. *Scratch*: the slim network with fresh",
+        f"weights, {SCRATCH_EPOCHS} epochs. *Fine-tuned*: {FINETUNE_EPOCHS} epochs from the weights that each tool",
+        f"gives. Supernets are trained for {SUPERNET_EPOCHS} epochs and {NUM_SEARCHED} widths scored. Pruning tools",
+        f"get the original network, trained for {SCRATCH_EPOCHS} epochs. Search time is CPU time on one core, a shared",
+        "supernet's training counted where it was trained. Mean and standard deviation over seeds; differences are",
+        "paired by seed.",
+    ]
+    for percent in PERCENTS:
+        for network in BUILDERS:
+            lines += _table(results, network, percent)
+        lines += _overall(results, percent)
+    lines += ["", "Lines of user code, counted in `benchmarks/peers/methods.py`:", ""]
+    lines += [f"- {name}: {_num_lines(method)}" for name, method in METHODS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _table(results: Results, network: str, percent: int) -> list[str]:
+    rows = results.rows(f"{network} {percent}%")
+    original = results.rows(f"{network} original").get("Original", {})
+    if not rows:
+        return []
+    full = next(iter(original.values()))["flops"] if original else None
+    lines = [
+        "",
+        f"## {network} at {percent}%",
+        "",
+        "| method | seeds | FLOPs | scratch | fine-tuned | search, s | CafeNet-E minus it, scratch |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    if original:
+        lines.append(f"| Original | {len(original)} | {full:,} | {_spread(original, 'scratch')} | | | |")
+    for name in (name for name in METHODS if name in rows):
+        seeds = rows[name]
+        flops = np.mean([row["flops"] for row in seeds.values()])
+        share = f" ({flops / full:.1%})" if full else ""
+        seconds = np.median([row["search_seconds"] for row in seeds.values()])
+        lines.append(
+            f"| {name} | {len(seeds)} | {flops:,.0f}{share} | {_spread(seeds, 'scratch')} | "
+            f"{_spread(seeds, 'finetuned')} | {seconds:.0f} | {_difference([rows], name)} |"
+        )
+    return lines
+
+
+def _overall(results: Results, percent: int) -> list[str]:
+    tables = [results.rows(f"{network} {percent}%") for network in BUILDERS]
+    if not all(OURS in rows for rows in tables):
+        return []
+    lines = ["", f"## Mean over the three networks at {percent}%, CafeNet-E minus the other, scratch", ""]
+    return [*lines, *(f"- {name}: {_difference(tables, name)}" for name in METHODS if name != OURS)]
+
+
+def _difference(tables: list[dict[str, Any]], name: str) -> str:
+    """Paired by seed; over several networks, the mean of each seed."""
+    if name == OURS or not all(OURS in rows and name in rows for rows in tables):
+        return ""
+    seeds = sorted(set.intersection(*(set(rows[each]) for rows in tables for each in (OURS, name))))
+    if not seeds:
+        return ""
+    ours, other = (
+        [float(np.mean([rows[each][seed]["scratch"] for rows in tables])) for seed in seeds] for each in (OURS, name)
+    )
+    found = compare_paired(ours, other)
+    if found.num_pairs == 1:
+        return f"{found.mean:+.2f} (one seed)"
+    text = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+    return f"**{text}**" if found.is_clear else text
+
+
+def _spread(seeds: dict[str, Any], key: str) -> str:
+    values = [row[key] for row in seeds.values()]
+    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+
+
+def _num_lines(method: Any) -> int:
+    lines = [line.strip() for line in inspect.getsource(method).splitlines()[1:]]
+    return sum(1 for line in lines if line and not line.startswith('"""'))

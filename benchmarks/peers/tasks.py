@@ -1,0 +1,94 @@
+"""The networks and the data that all methods get alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from benchmarks.ranking.networks import Block, cifar_parts
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+import cafenet
+from cafenet.data import Augmentation, ImageData, eval_loader, train_loader
+from cafenet.models import load_model
+from cafenet.optim import OptimizerConfig, ScheduleConfig
+from cafenet.train import TrainConfig
+
+BATCH_SIZE = 128
+SCRATCH_EPOCHS, FINETUNE_EPOCHS = 20, 5
+PERCENTS = (50, 25)
+SIZE = 16
+
+
+def resnet(channels: tuple[int, ...] = (16, 32, 64), num_blocks: int = 2) -> nn.Module:
+    """A stem and three stages of two blocks, 5.2M FLOPs at 16x16."""
+    layers: list[nn.Module] = [nn.Conv2d(3, channels[0], 3, 1, 1, bias=False), nn.BatchNorm2d(channels[0]), nn.ReLU()]
+    before = channels[0]
+    for stage, after in enumerate(channels):
+        for number in range(num_blocks):
+            layers.append(Block(before, after, 2 if stage and number == 0 else 1))
+            before = after
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10))
+
+
+BUILDERS: dict[str, Callable[[], nn.Module]] = {
+    "mobilenet_v2": lambda: load_model("cafenet:cifar_mobilenet_v2", width=0.25),
+    "vgg": lambda: load_model("cafenet:cifar_vgg19", width=0.125),
+    "resnet": resnet,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A network and its data."""
+
+    name: str
+    train: ImageData
+    validation: ImageData
+    test: ImageData
+
+    @property
+    def example(self) -> Tensor:
+        return torch.zeros(1, 3, SIZE, SIZE)
+
+    def build(self, seed: int) -> nn.Module:
+        """The network with fresh weights."""
+        torch.manual_seed(seed)
+        return BUILDERS[self.name]()
+
+    def batches(self, *, augmented: bool = True) -> DataLoader[Any]:
+        """The training images."""
+        return train_loader(self.train, BATCH_SIZE, Augmentation(padding=2, flip=True) if augmented else Augmentation())
+
+    def validation_batches(self) -> DataLoader[Any]:
+        """What methods may choose by."""
+        return eval_loader(self.validation)
+
+    def flops(self, model: nn.Module) -> int:
+        """Counted by one and the same tool for all."""
+        return int(cafenet.trace(model, self.example, verify=False).flops())
+
+    def params(self, model: nn.Module) -> int:
+        """Of a plain module."""
+        return sum(parameter.numel() for parameter in model.parameters())
+
+
+@cache
+def task(name: str) -> Task:
+    """The data are those of the ranking benchmark: 10,000 + 1,000 + 5,000 images of CIFAR-10 at 16x16."""
+    return Task(name, *cifar_parts())
+
+
+def training(epochs: float, seed: int, lr: float = 0.1) -> TrainConfig:
+    """The same for every model."""
+    schedule = ScheduleConfig(warmup_epochs=min(1.0, epochs / 4))
+    return TrainConfig(
+        epochs=epochs,
+        batch_size=BATCH_SIZE,
+        optimizer=OptimizerConfig(lr=lr),
+        schedule=schedule,
+        channels_last=True,
+        seed=seed,
+    )
