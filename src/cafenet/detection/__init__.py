@@ -1,7 +1,8 @@
 """Detection with a slim classification model as the backbone: Faster R-CNN with FPN, and RetinaNet."""
 
-from cafenet.detection.backbone import Pyramid, feature_pyramid, load_backbone
-from cafenet.detection.coco import CocoData, divide, read_coco
+from cafenet.detection.backbone import Pyramid, feature_pyramid
+from cafenet.detection.coco import CocoData, divide
+from cafenet.detection.coco_file import read_coco
 from cafenet.detection.config import BackbonesConfig, DetectionData, DetectionRecipe
 from cafenet.detection.detectors import Detector, DetectorConfig, build_detector
 from cafenet.detection.evaluation import Evaluation, evaluate_detections, predict
@@ -31,7 +32,6 @@ __all__ = [
     "evaluate_detections",
     "feature_pyramid",
     "head_parameters",
-    "load_backbone",
     "load_detector",
     "predict",
     "pyramid_loss",

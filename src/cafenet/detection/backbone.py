@@ -6,7 +6,6 @@ network counts as having stages if its layers lie in one `features` in the order
 """
 
 import copy
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -18,16 +17,10 @@ from torch import Tensor, nn
 from cafenet.calling import to_meta, unwrap
 from cafenet.compat import import_torchvision
 from cafenet.detection.errors import DetectionError
-from cafenet.slim_file import load
 
 TopLevels = Literal["none", "pool", "p6p7"]
 _RESNET_STAGES = ("layer1", "layer2", "layer3", "layer4")
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm)
-
-
-def load_backbone(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
-    """The slim model in a file of `cafenet.save`, out of the full-size network that it was cut from."""
-    return load(path, model)
 
 
 class Pyramid(nn.Module):

@@ -42,6 +42,7 @@ def _page(directory: Path) -> str:
         parts += [
             _verdict(rows),
             _table(rows, results["reference"]),
+            _dropped(results.get("dropped_boxes", {})),
             figure_part(
                 "precision-recall",
                 "Precision against recall",
@@ -117,6 +118,12 @@ def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) ->
         f"same pretraining: {rows[0].pretraining}. FLOPs (one multiply-add is one) of backbone and FPN for one image."
     )
     return f"<h2>Results</h2>{table(('backbone', 'FLOPs', 'params', *HEADS), body)}<p>{text(note)}</p>"
+
+
+def _dropped(counts: dict[str, int]) -> str:
+    """Boxes that were left out, where there were any."""
+    found = [f"{number} of {name}" for name, number in counts.items() if number]
+    return f"<p>Boxes without size or outside their image, left out: {text(', '.join(found))}.</p>" if found else ""
 
 
 def _classes(rows: Sequence[DetectorRow]) -> str:

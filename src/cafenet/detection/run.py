@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from cafenet.checkpoint import FORMAT
-from cafenet.detection.coco import CocoData, check_pair, divide, read_coco
+from cafenet.detection.coco import CocoData, check_pair, divide
+from cafenet.detection.coco_file import read_coco
 from cafenet.detection.config import DetectionRecipe, load_detection_recipe
 from cafenet.detection.detectors import Detector, build_detector, check_detector, pyramid_flops
 from cafenet.detection.errors import DetectionError
@@ -53,7 +54,8 @@ def detect(
             for seed in recipe.seeds:
                 _train_and_evaluate(workload, backbone, seed, train, test, directory, quiet)
     rows = [_row(workload, backbone, directory) for backbone in workload.backbones]
-    write_json(directory / "results.json", as_document(rows, recipe.reference))
+    dropped = {data.name: data.num_dropped for data in (workload.train_data, workload.test_data)}
+    write_json(directory / "results.json", {**as_document(rows, recipe.reference), "dropped_boxes": dropped})
     place.finish()
     return rows
 
