@@ -91,6 +91,18 @@ def test_the_report_stands_alone(finished):
     assert len(page) < 300_000
 
 
+def test_the_report_command_makes_the_detection_page_again(finished, tmp_path, capsys):
+    shutil.copytree(finished, tmp_path / "copy")
+    page = tmp_path / "copy" / "report.html"
+    page.unlink()
+    assert main(["report", str(tmp_path / "copy")]) == 0
+    assert "Precision against recall" in page.read_text()
+    assert "--figures is for runs of `cafenet run`" in refused(
+        capsys, "report", tmp_path / "copy", "--figures", tmp_path / "figures"
+    )
+    assert "is one of `cafenet detect`" in refused(capsys, "compare", tmp_path / "copy", finished)
+
+
 def test_a_second_start_changes_nothing_and_a_lost_evaluation_is_made_again(finished, tmp_path, capsys):
     place = tmp_path / "copy"
     shutil.copytree(finished, place)

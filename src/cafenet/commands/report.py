@@ -5,6 +5,8 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
+from cafenet.errors import RecipeError
+
 
 def add_to(commands: Any) -> None:
     """Declare the command."""
@@ -27,10 +29,18 @@ def _report(args: argparse.Namespace) -> None:
     from cafenet.report.page import write_report
     from cafenet.report.records import read_run
 
-    path = write_report(args.run)
+    run = read_run(args.run)
+    if run.is_detection:
+        from cafenet.detection.report import write_detection_report
+
+        path = write_detection_report(args.run)
+    else:
+        path = write_report(args.run)
     print(path)
     if args.figures is not None:
-        for figure in save_figures(all_figures(read_run(args.run)), args.figures):
+        if run.is_detection:
+            raise RecipeError("--figures is for runs of `cafenet run`, but this is one of `cafenet detect`")
+        for figure in save_figures(all_figures(run), args.figures):
             print(figure)
     if args.open:
         webbrowser.open(path.resolve().as_uri())

@@ -83,6 +83,9 @@ def read_comparison(paths: Sequence[Path]) -> Comparison:
     if len(paths) < 2:
         raise RecipeError(f"a comparison needs two runs at least, but got {len(paths)}; give more run directories")
     runs = [read_run(path) for path in paths]
+    for run in runs:
+        if run.is_detection:
+            raise RecipeError(f"compare is for runs of `cafenet run`, but {run.path} is one of `cafenet detect`")
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
         runs = [replace(run, title=str(path)) for run, path in zip(runs, paths, strict=True)]

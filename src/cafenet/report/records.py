@@ -53,6 +53,11 @@ class RunRecord:
         """The title, or the directory's name."""
         return self.title or self.path.resolve().name
 
+    @property
+    def is_detection(self) -> bool:
+        """Whether `cafenet detect` made it."""
+        return "detector" in self.recipe
+
     def missing(self) -> list[str]:
         """What the run has not come to, in words."""
         found = []
