@@ -25,7 +25,7 @@ class ModelConfig:
     options: dict[str, Any] = field(default_factory=dict)
     """What its factory takes: num_classes, width, flops_factor, ..."""
     input_size: tuple[int, ...] | None = None
-    """Channels, height and width of one input; by default what the model was published for."""
+    """Channels, height and width of one input; by default what the model was published for, or that of the images."""
     freeze: tuple[str, ...] | None = None
     """Name patterns of layers that keep their widths; by default what the paper freezes in this model."""
 

@@ -275,3 +275,8 @@ def test_frozen_layers_keep_their_width(recipe, tmp_path):
     model = cafenet.load(tmp_path / "run/models/50pct-cafenet-e/seed-0/slim.pt", workload_of(tmp_path / "run").model)
     assert isinstance(model[3], nn.Conv2d)
     assert model[3].out_channels == 12
+
+
+def test_an_own_model_gets_the_size_of_the_images(recipe, tmp_path):
+    run(recipe, tmp_path / "run", "--model.input_size=null", *ALONE, step="train")
+    assert json.loads((tmp_path / "run" / "space.json").read_text())["flops"] == FULL_FLOPS

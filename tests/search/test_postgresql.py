@@ -96,6 +96,11 @@ def search_of(metric="accuracy"):
     return WidthSearch(scorer, ALGORITHM, SearchConfig(band=(0.5, 1.0)))
 
 
+def test_the_short_url_finds_the_driver_that_is_there(url):
+    store_at(url).add(scored([1, 2], 0.5, np.zeros(3)))
+    assert len(store_at(url.replace("postgresql+psycopg2://", "postgresql://")).all()) == 1
+
+
 def test_what_is_written_is_what_is_read(url):
     values = np.random.default_rng(0).random(5000).astype(np.float32).astype(np.float64)
     written = [scored([1, 2], 0.1 + 0.2, values), scored([3, 4], -1e-17, is_complete=False, standard_error=1 / 3)]

@@ -47,9 +47,14 @@ def load_model(name: str, **kwargs: Any) -> nn.Module:
 
 
 def default_input_size(name: str) -> tuple[int, ...]:
-    """Return channels, height and width that the model `name` was published for, or (3, 224, 224) if it has none.
+    """The published input size of the model `name`, or (3, 224, 224) if it has none."""
+    return published_input_size(name) or (3, 224, 224)
 
-    `default_input_size("torchvision:inception_v3")` is (3, 299, 299). Of several published sizes the smallest counts.
+
+def published_input_size(name: str) -> tuple[int, ...] | None:
+    """Channels, height and width that the model `name` was published for; a user's own model has none.
+
+    `published_input_size("torchvision:inception_v3")` is (3, 299, 299). Of several published sizes the smallest counts.
     """
     source, target = _split(name)
     if source == "torchvision":
@@ -63,7 +68,7 @@ def default_input_size(name: str) -> tuple[int, ...]:
             return tuple(config.input_size)
     if source == "cafenet" and target in PAPER_MODELS:
         return PAPER_MODELS[target].input_size
-    return (3, 224, 224)
+    return None
 
 
 def _split(name: str) -> tuple[str, str]:

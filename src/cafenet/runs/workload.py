@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from cafenet.config import Recipe
-from cafenet.data import ImageData, eval_loader, hold_out, load_data, stratified_split, to_rgb, train_loader
+from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_split, to_rgb, train_loader
 from cafenet.errors import DataError, RecipeError
 from cafenet.evaluate import predictions
 from cafenet.feed import Feed
 from cafenet.losses import check_target
-from cafenet.models import default_input_size, load_model
+from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
 from cafenet.optim import build_optimizer
 from cafenet.searching.algorithm import Algorithm
@@ -121,7 +121,12 @@ class Workload:
 
     @cached_property
     def input_size(self) -> tuple[int, ...]:
-        return tuple(self.recipe.model.input_size or default_input_size(self.recipe.model.name))
+        """The recipe's, the model's published one, or that of the images in memory."""
+        name = self.recipe.model.name
+        chosen = self.recipe.model.input_size or published_input_size(name)
+        if chosen is None and isinstance(self._sets.train.images, Tensor):
+            chosen = self._sets.train.images.shape[1:]
+        return tuple(chosen or default_input_size(name))
 
     @property
     def example(self) -> Tensor:
@@ -146,8 +151,12 @@ class Workload:
         return data.subset(sample)
 
     @cached_property
+    def _sets(self) -> DataSets:
+        return load_data(self.recipe.data.source, **self.recipe.data.options)
+
+    @cached_property
     def _data(self) -> tuple[ImageData, ImageData]:
-        sets = load_data(self.recipe.data.source, **self.recipe.data.options)
+        sets = self._sets
         is_grey = isinstance(sets.train.images, Tensor) and sets.train.images.shape[1] == 1
         if is_grey and self.input_size[0] == 3:
             return to_rgb(sets.train), to_rgb(sets.test)

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ def open_storage(storage: str | Path) -> BaseStorage:
 
 def _open_url(url: str) -> BaseStorage:
     options: dict[str, Any] = {}
+    if url.startswith("postgresql://") and not find_spec("psycopg") and find_spec("psycopg2"):
+        url = url.replace("postgresql://", "postgresql+psycopg2://", 1)  # SQLAlchemy's default driver is another one
     if url.startswith(("postgresql", "mysql")):
         options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
     try:
