@@ -46,14 +46,23 @@ def test_size_of_the_paper(name: str, params: int, flops: int, paper_params: flo
     assert flops == pytest.approx(paper_flops, rel=0.02)  # the paper rounds 3.66G to 3.6G
 
 
-def test_vgg_by_hand():
-    widths = [3, 64, 64, 128, 128, *[256] * 4, *[512] * 8]
-    sides = [32, 32, 16, 16, *[8] * 4, *[4] * 4, *[2] * 4]
+@pytest.mark.parametrize(
+    ("name", "widths", "sides"),
+    [
+        (
+            "cafenet:cifar_vgg19",
+            [3, 64, 64, 128, 128, *[256] * 4, *[512] * 8],
+            [32, 32, 16, 16, *[8] * 4, *[4] * 4, *[2] * 4],
+        ),
+        ("cafenet:cifar_vgg11", [3, 64, 128, 256, 256, *[512] * 4], [32, 16, 8, 8, 4, 4, 2, 2]),
+    ],
+)
+def test_vgg_by_hand(name: str, widths: list[int], sides: list[int]):
     layers = list(zip(widths, widths[1:], sides, strict=False))
-    assert len(layers) == 16
+    assert len(layers) == len(sides) == int(name[-2:]) - 3
     flops = sum(9 * before * after * side**2 for before, after, side in layers) + 512 * 10
     params = sum(9 * before * after + 2 * after for before, after, _ in layers) + 512 * 10 + 10
-    space = traced("cafenet:cifar_vgg19")
+    space = traced(name)
     assert (space.params(), space.flops()) == (params, flops)
 
 

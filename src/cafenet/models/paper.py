@@ -26,6 +26,7 @@ class PaperModel:
 PAPER_MODELS = {
     "plain_cnn": PaperModel(plain_cnn.plain_cnn, (1, 28, 28)),
     "cifar_vgg19": PaperModel(cifar_vgg.vgg19_bn, CIFAR),
+    "cifar_vgg11": PaperModel(cifar_vgg.vgg11_bn, CIFAR),
     "cifar_mobilenet_v2": PaperModel(cifar_mobilenet_v2.mobilenet_v2, CIFAR),
     "resnet18": PaperModel(resnet.resnet18, IMAGENET),
     "resnet34": PaperModel(resnet.resnet34, IMAGENET),
