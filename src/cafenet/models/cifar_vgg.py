@@ -1,8 +1,8 @@
 """VGG-19 with batch norm for images of about 32x32: 20.0M parameters and 399M FLOPs (paper, CIFAR-10 results).
 
 Sixteen convolutions of the original, four poolings between them, an average over what is left and one linear layer, as
-in the pruning literature on CIFAR-10. Images may be of any size from 16x16. VGG-11, with eight convolutions, is for small
-experiments: narrow networks as deep as VGG-19 hardly train in a few epochs.
+in the pruning literature on CIFAR-10. Images may be of any size from 16x16. VGG-11, with eight convolutions, is for
+small experiments: narrow networks as deep as VGG-19 hardly train in a few epochs.
 """
 
 from collections.abc import Sequence
