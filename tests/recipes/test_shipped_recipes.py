@@ -285,7 +285,7 @@ def test_small_recipes_are_small(name: str):
     assert recipe.data.num_train is not None
     assert round(recipe.data.num_train * recipe.data.validation_share) == 1000
     assert recipe.search.scoring.calibration_size < 1000
-    assert recipe.retrain.seeds == (0, 1)
+    assert len(recipe.retrain.seeds) >= 2
     assert recipe.baselines.original
     assert recipe.baselines.uniform
     assert recipe.baselines.fixed
