@@ -131,3 +131,13 @@ def test_no_entries(tmp_path):
 )
 def test_directories_of_entries(method, budget, key):
     assert Entry(method, budget, None).key == key
+
+
+def test_verbose_says_what_a_run_begins_with(recipe, tmp_path, capsys):
+    flags = ["--baselines.fixed", "false", "--output", str(tmp_path / "run")]
+    assert main(["train", str(recipe), *flags, "--verbose"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "2 width groups, 11,424 FLOPs" in told
+    assert "fashion: 130 training, 20 validation, 2000 test examples" in told
+    assert main(["train", str(recipe), *flags, "--quiet"]) == 0
+    assert "width groups" not in capsys.readouterr().err

@@ -56,13 +56,7 @@ def _run(args: argparse.Namespace) -> None:
         return
     if args.recipe is None:
         raise RecipeError("give a recipe, a .yaml file or one of `cafenet recipes`")
-    if args.verbose:
-        logging.basicConfig(
-            level=logging.WARNING,
-            format="%(message)s",
-            handlers=[RichHandler(console=Console(stderr=True), show_path=False)],
-        )
-        logging.getLogger("cafenet").setLevel(logging.INFO)
+    _tell(logging.INFO if args.verbose else logging.WARNING)
     sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
@@ -76,3 +70,10 @@ def _run(args: argparse.Namespace) -> None:
 
     report = write_report(directory)
     console.print(f"The report is {report}; models/*/seed-*/slim.pt beside it load with cafenet.load.")
+
+
+def _tell(level: int) -> None:
+    """Let the package's own messages from this level on appear on stderr."""
+    logger = logging.getLogger("cafenet")
+    logger.setLevel(level)
+    logger.handlers = [RichHandler(console=Console(stderr=True), show_path=False)]
