@@ -36,6 +36,12 @@ def write_table(results: dict[str, Any], path: Path) -> str:
         )
     lines += [
         "",
+        "The race tries 2 sqrt(n) of n candidates on a quarter of the batch and the best of them on an eighth or a",
+        "quarter more. The aims are a ratio of 1.3, 1.6 and 2.3 for r = 1, 2 and 3 with a quality of 0.3. They pull in",
+        "opposite directions: candidates differ by a few hundredths of the loss, which a part of the batch shows only",
+        "with the chance of its examples, and a forward pass is a quarter to a third of a step. Small parts also cost",
+        "more than their share, the more so beside other work on the same machine.",
+        "",
         "The paper's ratios (its epoch seconds, appendix `a5`) lie below the arithmetic of its own method, so its",
         "training cannot have been compute-bound; they are shown for reference only.",
         "",
