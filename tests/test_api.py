@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
 from cafenet.api import Found, search
+from cafenet.cli import main
 from cafenet.errors import BudgetError, CafeNetError, ScoringError, TraceError
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
@@ -101,7 +102,7 @@ def test_the_same_seed_gives_the_same_model():
 
 def test_several_stages(tmp_path):
     answer = found(stages=StagesConfig(3), directory=tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["stage-1", "stage-2", "stage-3"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["stage-1", "stage-2", "stage-3"]
     flops, params = counted(answer.model)
     assert (flops, params) == (answer.result.costs["flops"], answer.result.costs["params"])
     assert flops <= 0.5 * traced(built()).flops()
@@ -213,3 +214,15 @@ def test_labels_that_do_not_fit():
     images, labels = batch(64)
     with pytest.raises(CafeNetError, match="labels must lie in 0 to 3"):
         found(train=torch.utils.data.TensorDataset(images, labels + 2))
+
+
+def test_a_page_is_made_of_its_directory(tmp_path, capsys):
+    answer = found(directory=tmp_path / "mine")
+    assert main(["report", str(tmp_path / "mine")]) == 0
+    page = (tmp_path / "mine" / "report.html").read_text()
+    assert "Plain at 50%" in page
+    assert f"scores {answer.result.score:.4f} on the validation data" in page
+    for name in ("widths", "accuracy-flops", "progress", "histogram", "training", "bins"):
+        assert f'id="figure-{name}"' in page
+    assert "Not there yet" not in page
+    assert "Settings of cafenet.search" in page

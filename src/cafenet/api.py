@@ -1,9 +1,10 @@
 """The whole search in one call, for a user's own model and data."""
 
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from typing import Any
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from cafenet.atomic import write_json
 from cafenet.calling import unwrap
+from cafenet.description import describe_space
 from cafenet.examples import Data, hold_examples
 from cafenet.metrics import Metric, metric_by_name
 from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
-from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budget
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.feasible import Feasible
@@ -74,7 +77,8 @@ def search(
 
     train, val: data that the supernet learns from and that widths are scored on; keep the test set out of both.
     training: of the supernet. retrain: of the slim model, from fresh weights; None keeps the supernet's weights.
-    directory: where checkpoints, scores and results go; a second call with the same one continues the first.
+    directory: where checkpoints, scores and results go; a second call with the same one continues the first, and
+    `cafenet report` makes a page of it.
     The model itself is not changed.
     """
     model = unwrap(model)
@@ -101,7 +105,9 @@ def search(
     stages = stages or StagesConfig()
     _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages)[0].budget)
     with _place(directory) as place:
+        _describe(model, space, job, budget, place)
         found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
+        write_json(place / "entries.json", [_entry(found.result)])
         if retrain is None:
             slim = found.slim
             recalibrate_model(slim, hold_examples(train, "training data", num_examples=job.scoring.calibration_size))
@@ -111,6 +117,27 @@ def search(
                 start, example_inputs, train, retrain, loss=loss, directory=place / "retrain", quiet=quiet
             )
     return Found(slim, found.result, space)
+
+
+def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, place: Path) -> None:
+    """What a report tells of the search beside its scores."""
+    settings = {name: asdict(getattr(job, name)) for name in ("supernet", "training", "algorithm", "search", "scoring")}
+    metric = job.metric if isinstance(job.metric, str) else getattr(job.metric, "__name__", "own")
+    title = f"{type(model).__name__} at {budget}"
+    write_json(place / "search.json", {"description": title, "budget": budget, "metric": metric, "settings": settings})
+    write_json(place / "space.json", describe_space(space, build_bins(space, job.supernet)))
+
+
+def _plain(config: Any) -> Any:
+    """As JSON takes it."""
+    return json.loads(json.dumps(asdict(config), default=str))
+
+
+def _entry(result: SearchResult) -> dict[str, Any]:
+    """What was found, as a run keeps it."""
+    method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
+    channels = dict(result.channels)
+    return {"method": method, "budget": result.budget, "channels": channels, "search_score": result.score}
 
 
 def _check(job: Job, space: WidthSpace, budget: Budget) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cafenet.atomic import write_json, write_text
 from cafenet.config import Recipe
 from cafenet.errors import RecipeError
 from cafenet.runs import directory
-from cafenet.runs.directory import RunDirectory, write_json, write_text
+from cafenet.runs.directory import RunDirectory
 
 
 def manifest(path: Path) -> dict:

@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
+from cafenet.atomic import write_text
+
 
 def add_to(commands: Any) -> None:
     """Declare the command."""
@@ -31,7 +33,6 @@ def _compare(args: argparse.Namespace) -> None:
     from cafenet.report.comparison import comparison_table, read_comparison, sentences  # matplotlib takes long
     from cafenet.report.comparison_page import comparison_figures, comparison_html
     from cafenet.report.drawing import save_figures
-    from cafenet.runs.directory import write_text
 
     comparison = read_comparison(args.runs)
     console = Console()

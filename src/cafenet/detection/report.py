@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 from matplotlib.figure import Figure
 
+from cafenet.atomic import write_text
 from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, spread
 from cafenet.detection.samples import class_colour, drawn
 from cafenet.errors import RecipeError
 from cafenet.report.drawing import colour, duration, legend, mark, single, smoothed
 from cafenet.report.markup import document, figure_part, row, table, text
-from cafenet.runs.directory import write_text
 from cafenet.runs.results import count
 
 _SHOWN_SCORE = 0.5

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from cafenet.atomic import write_json, write_text
 from cafenet.checkpoint import FORMAT
 from cafenet.detection.coco import CocoData, check_pair, divide
 from cafenet.detection.coco_file import read_coco
@@ -23,7 +24,7 @@ from cafenet.detection.sources import Backbone, find_backbones
 from cafenet.detection.training import check_training, train_detector
 from cafenet.distributed import processes
 from cafenet.feed import Feed
-from cafenet.runs.directory import RunDirectory, write_json, write_text
+from cafenet.runs.directory import RunDirectory
 
 
 def detect(

@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from cafenet.atomic import write_json
 from cafenet.detection.coco import CocoData
 from cafenet.report.drawing import colour
-from cafenet.runs.directory import write_json
 
 _MOST_PIXELS = 320
 """Of the longer side: four samples of four detectors are a page of some hundred kilobytes."""

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import yaml
 
+from cafenet.atomic import write_text
 from cafenet.report.drawing import duration
 from cafenet.report.figures import all_figures, points
 from cafenet.report.markup import data, document, figure_part, row, table, text
 from cafenet.report.records import RunRecord, read_run
-from cafenet.runs.directory import write_text
 from cafenet.runs.results import Row, claims, count
 
 TITLES = {
@@ -65,6 +65,12 @@ def _verdict(run: RunRecord) -> str:
             f"<b>{text(each.method)} at {text(each.budget)}: {each.accuracy}</b> on the test set; {kept}{before}."
         )
     lines += [text(line) + "." for line in claims(rows)]
+    if run.is_call:
+        lines += [
+            f"<b>{text(entry['method'])} at {text(entry['budget'])}</b> scores {entry['search_score']:.4f} on the "
+            "validation data in the supernet."
+            for entry in run.entries
+        ]
     return f'<div class="verdict">{"<br>".join(lines)}</div>' if lines else ""
 
 
@@ -123,6 +129,9 @@ def _recipe(run: RunRecord) -> str:
         key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware", "seconds")
     }
     total = sum((manifest.get("seconds") or {}).values())
+    if run.is_call:
+        settings = text(yaml.safe_dump(run.recipe["search"], sort_keys=False))
+        return f"<h2>Settings of cafenet.search</h2><details><summary>all</summary><pre>{settings}</pre></details>"
     command = f"cafenet run recipe.yaml --output {run.name}"
     recipe = text(yaml.safe_dump(run.recipe, sort_keys=False))
     return (

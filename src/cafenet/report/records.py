@@ -54,6 +54,11 @@ class RunRecord:
         return self.title or self.path.resolve().name
 
     @property
+    def is_call(self) -> bool:
+        """Whether `cafenet.search` made it, which has no test data and no baselines."""
+        return bool(self.recipe.get("called"))
+
+    @property
     def is_detection(self) -> bool:
         """Whether `cafenet detect` made it."""
         return "detector" in self.recipe
@@ -70,21 +75,24 @@ class RunRecord:
             found.append("no width has been scored yet")
         if not self.entries:
             found.append("the search has not finished")
-        if self.results is None:
+        if self.results is None and not self.is_call:
             found.append("the final models are not all trained, so there is no table")
         return found
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read a run directory; only one without a recipe is an error."""
-    if not (path / "recipe.yaml").is_file():
-        raise RecipeError(f"{path} must be a run directory, but has no recipe.yaml; see `cafenet run`")
+    """Read the directory of `cafenet run` or `cafenet.search`; only one without either's description is an error."""
     places = sorted(
-        {file.parent for name in ("log.jsonl", "trials.journal") for file in path.glob(f"supernet*/**/{name}")}
+        {
+            file.parent
+            for name in ("log.jsonl", "trials.journal")
+            for pattern in ("supernet*/**", "stage-*")
+            for file in path.glob(f"{pattern}/{name}")
+        }
     )
     return RunRecord(
         path=path,
-        recipe=yaml.safe_load((path / "recipe.yaml").read_text()),
+        recipe=_recipe(path),
         manifest=_json(path / "manifest.json") or {},
         space=_json(path / "space.json"),
         entries=_json(path / "entries.json") or [],
@@ -96,6 +104,26 @@ def read_run(path: Path) -> RunRecord:
             for place in places
         ],
     )
+
+
+def _recipe(path: Path) -> dict[str, Any]:
+    if (path / "recipe.yaml").is_file():
+        recipe: dict[str, Any] = yaml.safe_load((path / "recipe.yaml").read_text())
+        return recipe
+    called = _json(path / "search.json")
+    if called is None:
+        raise RecipeError(
+            f"{path} must be a run directory, but has no recipe.yaml of `cafenet run` and no search.json of "
+            "`cafenet.search`"
+        )
+    settings = called["settings"]
+    return {
+        "description": called["description"],
+        "supernet": settings["supernet"],
+        "train": settings["training"],
+        "search": {"budget": called["budget"], "metric": called["metric"], **settings},
+        "called": True,
+    }
 
 
 def read_trials(journal: Path) -> list[TrialRecord]:

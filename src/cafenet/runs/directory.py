@@ -1,4 +1,4 @@
-"""A run's directory: its recipe, its manifest, and files that are written in one move."""
+"""A run's directory: its recipe and its manifest."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 import yaml
 
+from cafenet.atomic import write_json, write_text
 from cafenet.config import Recipe
 from cafenet.errors import RecipeError
 from cafenet.recipes import as_document, differences, to_yaml
@@ -104,22 +104,6 @@ class RunDirectory:
             "seconds": {},
         }
         write_json(self._manifest_path, manifest)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file in one move."""
-    write_text(path, json.dumps(content, indent=1) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file under a temporary name and rename it: a crash leaves the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _versions() -> dict[str, str]:

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from cafenet.atomic import write_json
 from cafenet.errors import RecipeError
 from cafenet.evaluate import evaluate
 from cafenet.retrain import train_model
-from cafenet.runs.directory import write_json
 from cafenet.runs.workload import Workload
+from cafenet.searching.algorithm import METHODS
 from cafenet.searching.budget import Budget
 from cafenet.stages import run_supernet, search_in_stages
-
-LABELS = {"evolution": "CafeNet-E", "random": "CafeNet-R", "greedy": "CafeNet-G"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def read_entries(directory: Path) -> list[Entry]:
 def searched_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
     """CafeNet's own rows: one for each algorithm and budget."""
     for algorithm in workload.recipe.search.algorithms:
-        yield from _searched(workload, directory / "supernet", algorithm, LABELS[algorithm], fixed=False)
+        yield from _searched(workload, directory / "supernet", algorithm, METHODS[algorithm], fixed=False)
 
 
 def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from cafenet.atomic import write_json
 from cafenet.checkpoint import FORMAT
 from cafenet.errors import RecipeError
 from cafenet.evaluate import evaluate
 from cafenet.models import load_model
 from cafenet.retrain import train_model
-from cafenet.runs.directory import write_json
 from cafenet.runs.entries import Entry
 from cafenet.runs.workload import Workload
 from cafenet.slim_file import load, save

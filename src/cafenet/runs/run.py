@@ -2,16 +2,17 @@
 
 import logging
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
+from cafenet.atomic import write_json
 from cafenet.config import Recipe
-from cafenet.runs.directory import RunDirectory, write_json
+from cafenet.description import describe_space
+from cafenet.runs.directory import RunDirectory
 from cafenet.runs.entries import Entry, baseline_entries, searched_entries, write_entries
 from cafenet.runs.finals import final_model, load_final
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
 from cafenet.searching.latency import measure_latency
-from cafenet.space import WidthGroup, WidthSpace
 from cafenet.stages import train_stage
 from cafenet.supernet_config import build_bins
 
@@ -31,7 +32,9 @@ def run_recipe(
     workload = Workload(recipe, quiet=quiet)
     workload.check()
     place = RunDirectory(directory, recipe, command)
-    write_json(directory / "space.json", describe_space(workload))
+    bins = build_bins(workload.space, recipe.supernet)
+    attributes = workload.test.classes if workload.test.is_multi_label else None
+    write_json(directory / "space.json", describe_space(workload.space, bins, attributes))
     _say_what(workload)
     with place.timed("train"):
         _train(workload, directory)
@@ -71,34 +74,6 @@ def _say_what(workload: Workload) -> None:
     )
     for budget in workload.budgets:
         _log.info("budget %s", budget.text)
-
-
-def describe_space(workload: Workload) -> dict[str, Any]:
-    """The width groups, their bins, and what is frozen, for the report."""
-    space, bins = workload.space, build_bins(workload.space, workload.recipe.supernet)
-    return {
-        "flops": int(space.flops()),
-        "params": int(space.params()),
-        "groups": [
-            {
-                "name": group.name,
-                "layers": _coupled_layers(space, group),
-                "channels": group.channels,
-                "sensitivity": group.sensitivity,
-                "bin_size": each.size,
-                "num_bins": each.num_bins,
-            }
-            for group, each in zip(space.groups, bins.groups, strict=True)
-        ],
-        "frozen": [{"name": each.name, "channels": each.channels, "reason": each.reason} for each in space.frozen],
-        "attributes": list(workload.test.classes) if workload.test.is_multi_label else None,
-    }
-
-
-def _coupled_layers(space: WidthSpace, group: WidthGroup) -> list[str]:
-    """The layers whose output channels the group decides."""
-    matrices = {name for name, parameter in space.model.named_parameters() if parameter.ndim > 1}
-    return [slot.tensor.rpartition(".")[0] for slot in group.slots if slot.dim == 0 and slot.tensor in matrices]
 
 
 def _train(workload: Workload, directory: Path) -> None:

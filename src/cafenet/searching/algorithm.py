@@ -10,6 +10,9 @@ from cafenet.bins import IntArray
 from cafenet.scoring import FloatArray
 from cafenet.searching.feasible import Feasible
 
+METHODS = {"evolution": "CafeNet-E", "random": "CafeNet-R", "greedy": "CafeNet-G"}
+"""How tables name what each algorithm finds."""
+
 
 @dataclass(frozen=True, eq=False)
 class Proposal:

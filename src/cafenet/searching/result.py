@@ -1,12 +1,12 @@
 """What a search hands back, and its file."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cafenet.atomic import write_json
 from cafenet.errors import StoreError
 from cafenet.shown import Shown, ranges
 
@@ -58,11 +58,7 @@ class SearchResult:
 
 def write_result(result: SearchResult, path: Path) -> None:
     """Write the result as JSON, in one move."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(result)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary.write_text(json.dumps(content, indent=1) + "\n")
-    temporary.replace(path)
+    write_json(path, {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(result)})
 
 
 def read_result(path: Path) -> SearchResult:

@@ -42,12 +42,13 @@ def open_storage(storage: str | Path) -> BaseStorage:
 
 def _open_url(url: str) -> BaseStorage:
     options: dict[str, Any] = {}
+    address = url
     if url.startswith("postgresql://") and not find_spec("psycopg") and find_spec("psycopg2"):
-        url = url.replace("postgresql://", "postgresql+psycopg2://", 1)  # SQLAlchemy's default driver is another one
+        address = url.replace("postgresql://", "postgresql+psycopg2://", 1)  # SQLAlchemy's default driver is another
     if url.startswith(("postgresql", "mysql")):
         options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
     try:
-        return _open_database(url, options)
+        return _open_database(address, options)
     except Exception as error:  # whatever the database's driver raises
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise StoreError(
