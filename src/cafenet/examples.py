@@ -15,17 +15,14 @@ from torch.utils.data import (
     BatchSampler,
     DataLoader,
     Dataset,
-    DistributedSampler,
     IterableDataset,
-    RandomSampler,
-    SequentialSampler,
     SubsetRandomSampler,
     default_collate,
 )
 
 from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
-from cafenet.feed import SeededBatches
+from cafenet.feed import SeededBatches, takes_all
 from cafenet.supernet import Batch, part_of
 
 Data: TypeAlias = Dataset[Any] | DataLoader[Any] | Iterable[Batch]
@@ -140,12 +137,7 @@ def _taken(loader: DataLoader[Any]) -> IntArray:
     if isinstance(sampler, SubsetRandomSampler):
         return np.array(sampler.indices, dtype=np.int64)
     size = len(cast(Sized, loader.dataset))
-    takes_all = isinstance(sampler, DistributedSampler) or (
-        isinstance(sampler, (SequentialSampler, RandomSampler))
-        and not getattr(sampler, "replacement", False)
-        and len(sampler) == size
-    )
-    if not takes_all:
+    if not takes_all(sampler, size):
         raise ScoringError(
             f"a DataLoader must read the same examples each time, but has a {type(sampler).__name__}; pass the "
             "examples that it stands for as a torch.utils.data.Subset"

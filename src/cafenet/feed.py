@@ -119,18 +119,22 @@ def _length(data: Any) -> int:
     return len(data)
 
 
+def takes_all(sampler: Any, num_examples: int) -> bool:
+    """Whether a sampler takes every example once, in whatever order."""
+    return isinstance(sampler, DistributedSampler) or (
+        isinstance(sampler, (SequentialSampler, RandomSampler))
+        and not getattr(sampler, "replacement", False)
+        and len(sampler) == num_examples
+    )
+
+
 def _loader_batch_size(loader: DataLoader[Any]) -> int:
     """A loader's batch size; it must take all examples, because the order is ours and a sampler would be lost."""
     size = _length(loader.dataset)
     if loader.batch_size is None:
         raise TrainingError("a DataLoader must make batches of one size, but has batch_size None or a batch_sampler")
     sampler = loader.sampler
-    takes_all = isinstance(sampler, DistributedSampler) or (
-        isinstance(sampler, (SequentialSampler, RandomSampler))
-        and not getattr(sampler, "replacement", False)
-        and len(sampler) == size
-    )
-    if not takes_all:
+    if not takes_all(sampler, size):
         raise TrainingError(
             f"a DataLoader must take every example once, but has a {type(sampler).__name__}; the order is made "
             "anew from the seed, so pass the examples that it stands for as a torch.utils.data.Subset"
