@@ -1,8 +1,7 @@
 """The min-min loop: sample a width, train its best candidate (paper, appendix a1), resumable and distributed."""
 
 import math
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from cafenet.checkpoint import read_checkpoint, write_checkpoint
 from cafenet.distributed import Processes, processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
-from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
 from cafenet.layout import cuts
+from cafenet.loop import SteppedTraining, TrainResult
 from cafenet.losses import check_target, loss_by_name
 from cafenet.optim import build_optimizer, learning_rate
 from cafenet.supernet import Batch, LossFunction, Pick, Supernet, checkpointing_error, same_randomness, unreduced
@@ -27,15 +26,6 @@ __all__ = ["TrainConfig", "TrainResult", "train_supernet"]
 
 _WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
 """Options that a resumed run may change: what is learned does not depend on them."""
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """How the training ended."""
-
-    steps: int
-    last_loss: float
-    finished: bool
 
 
 def train_supernet(
@@ -69,7 +59,7 @@ def train_supernet(
     return trainer.run(journal, max_steps)
 
 
-class _Trainer:
+class _Trainer(SteppedTraining):
     """One training: the state that a checkpoint holds, and the loop over it."""
 
     def __init__(
@@ -83,13 +73,7 @@ class _Trainer:
         name: str,
     ) -> None:
         check_config(config, supernet.device)
-        self.supernet, self.config, self.directory, self.team = supernet, config, directory, team
-        self.checkpoint = None if directory is None else directory / f"{name}.pt"
-        self.loss_name = loss if isinstance(loss, str) else None
-        if self.loss_name is None and config.label_smoothing:
-            raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
-        self.loss_fn = loss_by_name(loss, label_smoothing=config.label_smoothing) if isinstance(loss, str) else loss
-        self.feed = Feed(
+        feed = Feed(
             data,
             batch_size=config.batch_size,
             seed=config.seed,
@@ -98,12 +82,16 @@ class _Trainer:
             accumulate=config.accumulate,
             num_workers=config.num_workers,
         )
-        self.total_steps = max(1, round(config.epochs * self.feed.steps_per_epoch))
+        super().__init__(feed, team, config.epochs, config.checkpoint_every)
+        self.supernet, self.config, self.directory = supernet, config, directory
+        self.checkpoint = None if directory is None else directory / f"{name}.pt"
+        self.loss_name = loss if isinstance(loss, str) else None
+        if self.loss_name is None and config.label_smoothing:
+            raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
+        self.loss_fn = loss_by_name(loss, label_smoothing=config.label_smoothing) if isinstance(loss, str) else loss
         self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
-        self.step = 0
-        self.last_loss = math.nan
         self.output: Any = None
         """The whole network's output for one batch, once it has been seen to work."""
 
@@ -116,39 +104,14 @@ class _Trainer:
         supernet.reduce = self.team.mean
         self._restore()
         self.optimizer.zero_grad(set_to_none=True)
-        last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
-        journal.start(self.step)
         try:
-            with graceful_stop() as stopped:
-                self._loop(journal, last, stopped)
+            return self._run_steps(journal, max_steps)
         finally:
             supernet.reduce = unreduced
-            journal.close()
-        if stopped:
-            raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")
-        return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
 
-    def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
-        per_epoch = self.feed.steps_per_epoch
-        start = time.perf_counter()
-        while self.step < last:
-            for batches in self.feed.epoch(self.step // per_epoch, self.step % per_epoch):
-                pick, lr = self._train_step([self._to_device(batch) for batch in batches])
-                self.step += 1
-                now = time.perf_counter()
-                rate = self.feed.batch_size * len(batches) * self.team.size / (now - start)
-                start = now
-                self._tell(journal, pick, lr, rate)
-                if self.team.any(bool(stopped)) and not stopped:
-                    stopped.append("another process")
-                is_last = self.step >= last or bool(stopped)
-                if is_last or self.step % self.config.checkpoint_every == 0:
-                    self._save()
-                if is_last:
-                    return
-
-    def _train_step(self, batches: list[Batch]) -> tuple[Pick, float]:
+    def _train_step(self, batches: list[Any]) -> tuple[Pick, float]:
         """One optimiser step; a loss that is not finite ends the training before it does harm."""
+        batches = [self._to_device(batch) for batch in batches]
         self._check_batches(batches)
         lr = self._set_learning_rate()
         is_random = self.step < self.config.random_share * self.total_steps
@@ -260,7 +223,8 @@ class _Trainer:
                     raise checkpointing_error() from error
                 raise
 
-    def _tell(self, journal: Journal, pick: Pick, lr: float, rate: float) -> None:
+    def _tell(self, journal: Journal, outcome: tuple[Pick, float], rate: float) -> None:
+        pick, lr = outcome
         journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.0f} examples/s")
         if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
             journal.write(

@@ -6,7 +6,6 @@ warm-up.
 """
 
 import math
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from cafenet.checkpoint import read_checkpoint, write_checkpoint
-from cafenet.detection.detectors import Detector, Target
+from cafenet.detection.detectors import Detector
 from cafenet.detection.pictures import Pictures, loader
 from cafenet.distributed import processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
-from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
+from cafenet.loop import SteppedTraining, TrainResult
 from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
-from cafenet.train import TrainResult
 
 PAPER_BATCH = 256
 """Images a step that the paper's rate belongs to."""
@@ -94,32 +92,30 @@ def train_detector(
     return trainer.run(quiet, title, max_steps)
 
 
-class _Trainer:
+class _Trainer(SteppedTraining):
     """One training: the state that a checkpoint holds, and the loop over it."""
 
     def __init__(
         self, detector: Detector, pictures: Pictures, config: DetectionTraining, directory: Path | None
     ) -> None:
-        self.detector, self.config, self.team = detector, config, processes()
-        self.directory = directory
+        team = processes()
         data: DataLoader[Any] = loader(pictures, config.batch_size, config.num_workers)
-        self.feed = Feed(
+        feed = Feed(
             data,
             batch_size=config.batch_size,
             seed=config.seed,
-            rank=self.team.rank,
-            world_size=self.team.size,
+            rank=team.rank,
+            world_size=team.size,
             accumulate=config.accumulate,
         )
-        self.total_steps = max(1, round(config.epochs * self.feed.steps_per_epoch))
-        self.images_per_step = config.batch_size * config.accumulate * self.team.size
+        super().__init__(feed, team, config.epochs, config.checkpoint_every)
+        self.detector, self.config, self.directory = detector, config, directory
+        self.images_per_step = config.batch_size * config.accumulate * team.size
         if config.channels_last:
             detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.device = next(detector.parameters()).device
         self.parameters = [parameter for parameter in detector.parameters() if parameter.requires_grad]
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
-        self.step = 0
-        self.last_loss = math.nan
 
     def run(self, quiet: bool, title: str, max_steps: int | None) -> TrainResult:
         """Train from wherever the checkpoint stands to the end."""
@@ -129,36 +125,9 @@ class _Trainer:
         journal = Journal(
             self.directory if team.is_first else None, self.total_steps, title=title, quiet=quiet or not team.is_first
         )
-        last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
-        journal.start(self.step)
-        try:
-            with graceful_stop() as stopped:
-                self._loop(journal, last, stopped)
-        finally:
-            journal.close()
-        if stopped:
-            raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")
-        return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
+        return self._run_steps(journal, max_steps)
 
-    def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
-        per_epoch = self.feed.steps_per_epoch
-        start = time.perf_counter()
-        while self.step < last:
-            for batches in self.feed.epoch(self.step // per_epoch, self.step % per_epoch):
-                parts, lr = self._train_step(batches)
-                self.step += 1
-                now = time.perf_counter()
-                self._tell(journal, parts, lr, self.images_per_step / (now - start))
-                start = now
-                if self.team.any(bool(stopped)) and not stopped:
-                    stopped.append("another process")
-                is_last = self.step >= last or bool(stopped)
-                if is_last or self.step % self.config.checkpoint_every == 0:
-                    self._save()
-                if is_last:
-                    return
-
-    def _train_step(self, batches: list[tuple[list[Tensor], list[Target]]]) -> tuple[dict[str, float], float]:
+    def _train_step(self, batches: list[Any]) -> tuple[dict[str, float], float]:
         """One optimiser step; returns the mean of each loss, and the rate."""
         lr = self._set_learning_rate()
         totals: dict[str, float] = {}
@@ -195,7 +164,8 @@ class _Trainer:
             return {name: value.to(self.device) for name, value in values.items()}
         return [value.to(self.device) for value in values]
 
-    def _tell(self, journal: Journal, parts: dict[str, float], lr: float, rate: float) -> None:
+    def _tell(self, journal: Journal, outcome: tuple[dict[str, float], float], rate: float) -> None:
+        parts, lr = outcome
         journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.1f} images/s")
         if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
             epoch = self.step / self.feed.steps_per_epoch

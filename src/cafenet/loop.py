@@ -1,0 +1,76 @@
+"""The loop that all trainings share: steps in order, checkpoints, and a stop in good order in every process."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from cafenet.distributed import Processes
+from cafenet.feed import Feed
+from cafenet.interrupts import graceful_stop
+from cafenet.journal import Journal
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How the training ended."""
+
+    steps: int
+    last_loss: float
+    finished: bool
+
+
+class SteppedTraining(ABC):
+    """A training from wherever its checkpoint stands to its last step."""
+
+    def __init__(self, feed: Feed, team: Processes, epochs: float, checkpoint_every: int) -> None:
+        self.feed, self.team = feed, team
+        self.total_steps = max(1, round(epochs * feed.steps_per_epoch))
+        self.step = 0
+        self.last_loss = math.nan
+        self._checkpoint_every = checkpoint_every
+
+    @abstractmethod
+    def _train_step(self, batches: list[Any]) -> Any:
+        """One optimiser step; returns what `_tell` says of it."""
+
+    @abstractmethod
+    def _tell(self, journal: Journal, outcome: Any, rate: float) -> None:
+        """Show and log a step; `rate` is examples per second over all processes."""
+
+    @abstractmethod
+    def _save(self) -> None:
+        """Write a checkpoint."""
+
+    def _run_steps(self, journal: Journal, max_steps: int | None) -> TrainResult:
+        """Train up to the end, or to `max_steps`; Ctrl-C and SIGTERM save first."""
+        last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
+        journal.start(self.step)
+        try:
+            with graceful_stop() as stopped:
+                self._loop(journal, last, stopped)
+        finally:
+            journal.close()
+        if stopped:
+            raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")
+        return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
+
+    def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
+        per_epoch = self.feed.steps_per_epoch
+        start = time.perf_counter()
+        while self.step < last:
+            for batches in self.feed.epoch(self.step // per_epoch, self.step % per_epoch):
+                outcome = self._train_step(batches)
+                self.step += 1
+                now = time.perf_counter()
+                rate = self.feed.batch_size * len(batches) * self.team.size / (now - start)
+                start = now
+                self._tell(journal, outcome, rate)
+                if self.team.any(bool(stopped)) and not stopped:
+                    stopped.append("another process")
+                is_last = self.step >= last or bool(stopped)
+                if is_last or self.step % self._checkpoint_every == 0:
+                    self._save()
+                if is_last:
+                    return
