@@ -14,6 +14,7 @@ from cafenet.cli import main
 from cafenet.errors import BudgetError, CafeNetError, ScoringError, TraceError
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
+from cafenet.searching.algorithm import Proposal
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.random_search import RandomSearch
 from cafenet.searching.result import SearchResult
@@ -226,3 +227,25 @@ def test_a_page_is_made_of_its_directory(tmp_path, capsys):
         assert f'id="figure-{name}"' in page
     assert "Not there yet" not in page
     assert "Settings of cafenet.search" in page
+
+
+class Own:
+    """An algorithm that is no dataclass."""
+
+    name = "own"
+
+    def num_widths(self, feasible):
+        return 3
+
+    def proposals(self, feasible, rng):
+        yield Proposal(feasible.sample(3, rng), num_kept=1)
+
+    def __repr__(self):
+        return "<Own>"
+
+
+def test_an_own_algorithm_of_any_kind(tmp_path):
+    answer = found(algorithm=Own(), directory=tmp_path / "mine")
+    assert answer.result.algorithm == "own"
+    assert main(["report", str(tmp_path / "mine")]) == 0
+    assert "CafeNet (own) at 50%" in (tmp_path / "mine" / "report.html").read_text()

@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,8 @@ def search(
     stages = stages or StagesConfig()
     _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages)[0].budget)
     with _place(directory) as place:
-        _describe(model, space, job, budget, place)
+        if not (place / "search.json").exists():  # the checkpoint refuses other options than those described there
+            _describe(model, space, job, budget, place)
         found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
         write_json(place / "entries.json", [_entry(found.result)])
         if retrain is None:
@@ -121,16 +122,23 @@ def search(
 
 def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, place: Path) -> None:
     """What a report tells of the search beside its scores."""
-    settings = {name: asdict(getattr(job, name)) for name in ("supernet", "training", "algorithm", "search", "scoring")}
-    metric = job.metric if isinstance(job.metric, str) else getattr(job.metric, "__name__", "own")
-    title = f"{type(model).__name__} at {budget}"
-    write_json(place / "search.json", {"description": title, "budget": budget, "metric": metric, "settings": settings})
+    parts = ("supernet", "training", "algorithm", "search", "scoring", "latency", "freeze")
+    content = {
+        "format": "cafenet-search",
+        "format_version": 1,
+        "description": f"{type(model).__name__} at {budget}",
+        "budget": budget,
+        "metric": job.metric if isinstance(job.metric, str) else getattr(job.metric, "__name__", "own"),
+        "settings": {name: _plain(getattr(job, name)) for name in parts},
+    }
+    write_json(place / "search.json", content)
     write_json(place / "space.json", describe_space(space, build_bins(space, job.supernet)))
 
 
 def _plain(config: Any) -> Any:
-    """As JSON takes it."""
-    return json.loads(json.dumps(asdict(config), default=str))
+    """As JSON takes it; an algorithm of the user's own may be any object."""
+    content = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
+    return json.loads(json.dumps(content, default=repr))
 
 
 def _entry(result: SearchResult) -> dict[str, Any]:

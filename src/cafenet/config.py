@@ -119,7 +119,7 @@ class Recipe:
     seed: int = 0
     """Of the supernet's training, the search and the split; the final models have seeds of their own."""
     device: str = "auto"
-    """Where everything is trained and scored: cpu, cuda, cuda:1, mps; auto is a GPU where there is one."""
+    """Where everything is trained and scored: cpu, cuda or cuda:1; auto is a GPU where there is one."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     supernet: SupernetConfig = field(default_factory=SupernetConfig)

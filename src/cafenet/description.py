@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from torch import Tensor
+from torch.nn.modules.conv import _ConvTransposeNd
+
 from cafenet.bins import Bins
 from cafenet.space import WidthGroup, WidthSpace
 
@@ -29,5 +32,9 @@ def describe_space(space: WidthSpace, bins: Bins, attributes: tuple[str, ...] | 
 
 def _coupled_layers(space: WidthSpace, group: WidthGroup) -> list[str]:
     """The layers whose output channels the group decides."""
-    matrices = {name for name, parameter in space.model.named_parameters() if parameter.ndim > 1}
-    return [slot.tensor.rpartition(".")[0] for slot in group.slots if slot.dim == 0 and slot.tensor in matrices]
+    outputs = {
+        f"{name}.weight": 1 if isinstance(module, _ConvTransposeNd) else 0
+        for name, module in space.model.named_modules()
+        if isinstance(getattr(module, "weight", None), Tensor) and module.weight.ndim > 1
+    }
+    return [slot.tensor.rpartition(".")[0] for slot in group.slots if outputs.get(slot.tensor) == slot.dim]

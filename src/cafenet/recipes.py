@@ -77,11 +77,6 @@ def recipe_parser(kind: type = Recipe, **options: Any) -> ArgumentParser:
     return parser
 
 
-def as_recipe(parser: ArgumentParser, parsed: Namespace) -> Recipe:
-    """The tree's values as a recipe."""
-    return as_tree(Recipe, parser, parsed)
-
-
 def as_tree(kind: type[Tree], parser: ArgumentParser, parsed: Namespace) -> Tree:
     """The tree's values as frozen dataclasses."""
     return kind(**vars(parser.instantiate(parsed)))

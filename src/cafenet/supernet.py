@@ -27,7 +27,7 @@ from cafenet.layout import Cut, Subnet, cuts
 from cafenet.slicing import Harness, slice_tensors
 from cafenet.space import WidthSpace
 
-_POWERS = torch.logspace(-2, 1, 64, dtype=torch.float64)
+_POWERS = torch.logspace(-2, 3, 128, dtype=torch.float64)
 """From nearly full width to nearly the smallest."""
 
 Batch: TypeAlias = tuple[Any, Any]
@@ -100,8 +100,8 @@ class Supernet(nn.Module):
     def sample(self, flops_band: tuple[float, float] | None = None) -> IntArray:
         """A width vector, uniform over the bins of each group.
 
-        flops_band: its share of the full FLOPs is drawn from this band instead. The shares of the groups' widths are
-        random numbers to a common power, the one that comes nearest.
+        flops_band: a share of the full FLOPs is drawn from this band instead. The shares of the groups' widths are
+        random numbers to a common power, the one whose FLOPs come nearest.
         """
         num_bins = torch.as_tensor(self.binned.num_bins)
         uniform = torch.rand(len(num_bins), generator=self.generator, dtype=torch.float64)

@@ -26,7 +26,7 @@ class TrainConfig:
     sandwich: int = 0
     """0 trains one width a step; n > 0 the widest, the smallest and n sampled ones (the sandwich rule)."""
     flops_band: tuple[float, float] | None = None
-    """Sample widths whose share of the full FLOPs lies in this band, e.g. [0.3, 0.7], not uniformly over bins."""
+    """Sample widths whose FLOPs come nearest to a share drawn from this band, e.g. [0.3, 0.7]; else over all bins."""
     clip_norm: float | None = None
     """Largest norm of all gradients together."""
     amp: str | None = None

@@ -15,7 +15,7 @@ import yaml
 from cafenet.config import Recipe
 from cafenet.data import ImageData, train_loader
 from cafenet.losses import check_target
-from cafenet.recipes import as_recipe, load_recipe, recipe_parser, recipe_text, shipped_recipes, to_yaml
+from cafenet.recipes import as_tree, load_recipe, recipe_parser, recipe_text, shipped_recipes, to_yaml
 from cafenet.retrain import train_model
 from cafenet.runs.workload import Workload
 from cafenet.stages import plan_stages
@@ -92,7 +92,7 @@ def test_a_recipe_says_what_it_is_in_one_line_and_survives_being_written(name: s
     recipe = shipped(name)
     assert 20 < len(recipe.description) <= 120
     assert "\n" not in recipe.description
-    again = as_recipe(parser(), parser().parse_object(yaml.safe_load(to_yaml(recipe))))
+    again = as_tree(Recipe, parser(), parser().parse_object(yaml.safe_load(to_yaml(recipe))))
     assert again == recipe
 
 

@@ -97,3 +97,37 @@ def test_one_run_is_no_comparison(finished, capsys):
     assert "two runs at least, but got 1" in capsys.readouterr().err
     with pytest.raises(RecipeError):
         read_comparison([])
+
+
+def test_other_seeds_are_no_pairs(finished, tmp_path):
+    other = changed(finished, tmp_path / "other", retrain__seeds=[5, 6])
+    assert sentences(read_comparison([finished, other])) == []
+
+
+def test_a_number_beside_another_key_is_no_sweep(finished, tmp_path):
+    other = changed(finished, tmp_path / "other", supernet__r=2, supernet__choice="exact")
+    assert read_comparison([finished, other]).swept() is None
+    moved = changed(finished, tmp_path / "moved", supernet__r=2, data__source="npz:elsewhere")
+    assert read_comparison([finished, moved]).swept() == "supernet.r"
+
+
+def test_one_directory_twice(finished, capsys):
+    assert main(["compare", str(finished), str(finished / ".." / finished.name)]) == 2
+    assert "one was given twice" in capsys.readouterr().err
+
+
+def test_many_keys_have_a_table_of_their_own(finished, tmp_path, capsys):
+    keys = {"supernet__r": 2, "supernet__beta": 3.0, "supernet__choice": "exact", "train__epochs": 7}
+    other = changed(finished, tmp_path / "other", **keys)
+    (other / "results.json").unlink()
+    assert main(["compare", str(finished), str(other), "--output", str(tmp_path / "page.html")]) == 0
+    told = capsys.readouterr().out
+    assert "what differs" in told
+    assert all(key.replace("__", ".") in told for key in keys)
+    assert "other: the final models are not all trained" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("name", ["_hidden", "a$b$c"])
+def test_names_that_mean_something_to_the_plotter(finished, tmp_path, name):
+    other = changed(finished, tmp_path / name, supernet__r=2)
+    assert "<svg" in comparison_html(read_comparison([finished, other]))

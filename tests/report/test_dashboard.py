@@ -33,6 +33,13 @@ def test_studies_by_name(finished):
     assert find_journal(finished, "supernet-fixed") == finished / "supernet-fixed" / "trials.journal"
 
 
+def test_the_studies_of_a_search_from_python(tmp_path):
+    journal = tmp_path / "stage-1" / "trials.journal"
+    journal.parent.mkdir()
+    journal.write_text("")
+    assert find_journal(tmp_path) == journal
+
+
 def test_an_unknown_study(finished, capsys):
     assert main(["dashboard", str(finished), "--study", "other"]) == 2
     assert "--study must be one of supernet, supernet-fixed, but got 'other'" in capsys.readouterr().err

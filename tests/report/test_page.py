@@ -5,10 +5,14 @@ import re
 import shutil
 
 import pytest
+import torch
 from pages import Page, made_up_run
 from tiny import recipe_file
+from torch import nn
 
+import cafenet
 from cafenet.cli import main
+from cafenet.description import describe_space
 from cafenet.errors import RecipeError
 from cafenet.recipes import load_recipe
 from cafenet.report.figures import all_figures
@@ -195,3 +199,17 @@ def test_a_directory_without_a_run(tmp_path, capsys):
     assert "must be a run directory, but has no recipe.yaml" in capsys.readouterr().err
     with pytest.raises(RecipeError, match="no recipe"):
         read_run(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("content", ["", "a: [", "- 1"])
+def test_a_recipe_that_is_none(tmp_path, capsys, content):
+    (tmp_path / "recipe.yaml").write_text(content)
+    assert main(["report", str(tmp_path)]) == 2
+    assert "must be the recipe of a run, but is not" in capsys.readouterr().err
+
+
+def test_coupled_layers_of_transposed_convolutions():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 16, 3), nn.Conv2d(16, 8, 1), nn.Flatten())
+    space = cafenet.trace(nn.Sequential(model, nn.Linear(8 * 25, 2)), torch.zeros(1, 3, 5, 5))
+    described = describe_space(space, cafenet.uniform_bins(space, 4))
+    assert [group["layers"] for group in described["groups"]] == [["0.0"], ["0.1"], ["0.2"]]

@@ -254,12 +254,21 @@ def test_widths_are_sampled_in_a_band_of_flops(band):
     taken = np.array([supernet.sample(band) for _ in range(300)])
     shares = space.flops(supernet.binned.bins.widths(taken)) / space.flops()
     off = np.maximum(np.maximum(band[0] - shares, shares - band[1]), 0)
-    assert np.quantile(off, 0.95) < 0.03
+    assert off.max() < 0.06
     if band[1] > band[0]:
         assert np.ptp(shares) > 0.7 * (band[1] - band[0])
     means = taken.mean(axis=0)
     assert means.max() < 1.3 * means.min(), "no group is favoured"
     assert (taken.std(axis=0) > 0.5).all()
+
+
+def test_a_band_of_flops_is_met_by_few_groups_too():
+    model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3), nn.Flatten(), nn.Linear(64, 4))
+    space = cafenet.trace(model, torch.zeros(1, 3, 5, 5))
+    supernet = Supernet(model, space, uniform_bins(space, 64), seed=1)
+    taken = np.array([supernet.sample((0.1, 0.2)) for _ in range(500)])
+    shares = space.flops(supernet.binned.bins.widths(taken)) / space.flops()
+    assert shares.max() < 0.3
 
 
 def test_widths_are_sampled_uniformly_over_bins():

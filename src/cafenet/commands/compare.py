@@ -16,7 +16,7 @@ def add_to(commands: Any) -> None:
         "compare",
         help="show several runs side by side, with what differs in their recipes",
         description="One table and one page of several runs: accuracy, FLOPs and time beside the keys that differ. "
-        "Where one number differs (r, lambda, beta, ...), accuracy and time are drawn against it.",
+        "Where one number is all that differs (r, lambda, beta, ...), accuracy and time are drawn against it.",
         epilog="examples:\n"
         "  for r in 0 1 2; do cafenet run demo --supernet.r $r --output runs/r$r; done\n"
         "  cafenet compare runs/r0 runs/r1 runs/r2 --open",
@@ -30,13 +30,24 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from cafenet.report.comparison import comparison_table, read_comparison, sentences  # matplotlib takes long
+    from cafenet.report.comparison import (  # matplotlib takes long
+        comparison_table,
+        read_comparison,
+        sentences,
+        settings_table,
+        shown_keys,
+    )
     from cafenet.report.comparison_page import comparison_figures, comparison_html
     from cafenet.report.drawing import save_figures
 
     comparison = read_comparison(args.runs)
     console = Console()
+    if len(comparison.keys) != len(shown_keys(comparison)):
+        console.print(settings_table(comparison))
     console.print(comparison_table(comparison))
+    for run in comparison.runs:
+        for line in run.missing():
+            console.print(f"{run.name}: {line}", markup=False)
     for line in sentences(comparison):
         console.print(line)
     write_text(args.output, comparison_html(comparison))

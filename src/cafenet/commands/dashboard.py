@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.errors import StoreError
+from cafenet.report.records import JOURNAL, study_places
 
 
 def add_to(commands: Any) -> None:
@@ -19,14 +20,16 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("run", metavar="RUN_DIR", type=Path)
     parser.add_argument("--study", metavar="NAME", help="which supernet's (default: the first)")
-    parser.add_argument("--host", default="localhost")
-    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--host", default="localhost", help="where to serve it (%(default)s)")
+    parser.add_argument("--port", type=int, default=8080, help="(%(default)s)")
     parser.set_defaults(command_function=_dashboard)
 
 
 def find_journal(run: Path, study: str | None = None) -> Path:
     """The trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`."""
-    journals = {str(path.parent.relative_to(run)): path for path in sorted(run.glob("supernet*/**/trials.journal"))}
+    journals = {
+        str(place.relative_to(run)): place / JOURNAL for place in study_places(run) if (place / JOURNAL).exists()
+    }
     if not journals:
         raise StoreError(f"{run} must be a run directory with scored widths, but has no trials.journal yet")
     if study is None:

@@ -30,6 +30,8 @@ def _report(args: argparse.Namespace) -> None:
     from cafenet.report.records import read_run
 
     run = read_run(args.run)
+    if run.is_detection and args.figures is not None:
+        raise RecipeError("--figures is for runs of `cafenet run`, but this is one of `cafenet detect`")
     if run.is_detection:
         from cafenet.detection.report import write_detection_report
 
@@ -38,8 +40,6 @@ def _report(args: argparse.Namespace) -> None:
         path = write_report(args.run)
     print(path)
     if args.figures is not None:
-        if run.is_detection:
-            raise RecipeError("--figures is for runs of `cafenet run`, but this is one of `cafenet detect`")
         for figure in save_figures(all_figures(run), args.figures):
             print(figure)
     if args.open:

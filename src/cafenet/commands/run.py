@@ -22,8 +22,8 @@ examples:
   cafenet run my-recipe.yaml --output runs/first --train.epochs 20
 
 Every key of a recipe is a flag (see `cafenet run --help-recipe`). A second start of the same command continues the run.
-Everything lies in the run directory: recipe.yaml, manifest.json, the supernets and their studies, models/*/slim.pt,
-results.json.
+Everything lies in the run directory: recipe.yaml, manifest.json, the supernets and their studies, results.json,
+report.html, models/*/seed-*/slim.pt.
 """
 
 _STEPS: dict[str, tuple[Step, str]] = {
@@ -69,7 +69,8 @@ def _run(args: argparse.Namespace) -> None:
     from cafenet.report.page import write_report  # matplotlib takes long to import
 
     report = write_report(directory)
-    console.print(f"The report is {report}; models/*/seed-*/slim.pt beside it load with cafenet.load.")
+    models = "; models/*/seed-*/slim.pt beside it load with cafenet.load" if rows else ""
+    console.print(f"The report is {report}{models}.", soft_wrap=True)
 
 
 def _tell(level: int) -> None:

@@ -82,6 +82,8 @@ class DetectionRecipe:
     data: DetectionData = field(default_factory=DetectionData)
     detector: DetectorConfig = field(default_factory=DetectorConfig)
     train: DetectionTraining = field(default_factory=DetectionTraining)
+    device: str = "auto"
+    """Where detectors are trained: cpu, cuda or cuda:1; auto is a GPU where there is one."""
     samples: int = 4
     """Test images that the report shows with what was found in them."""
     reference: list[DetectionReference] = field(default_factory=list)

@@ -13,7 +13,7 @@ from cafenet.atomic import write_text
 from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, spread
 from cafenet.detection.samples import class_colour, drawn
 from cafenet.errors import RecipeError
-from cafenet.report.drawing import colour, duration, legend, mark, single, smoothed
+from cafenet.report.drawing import colour, duration, label_of, legend, mark, single, smoothed
 from cafenet.report.markup import document, figure_part, row, table, text
 from cafenet.runs.results import count
 
@@ -70,7 +70,7 @@ def precision_recall(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
                 continue
             values = [mean(column) for column in zip(*found, strict=True)]
             (line,) = axes.plot(
-                _RECALLS, values, style, color=colour(number), label=each.backbone if iou == "0.5" else "_"
+                _RECALLS, values, style, color=colour(number), label=label_of(each.backbone) if iou == "0.5" else "_"
             )
             mark(line, series=number, tip=f"{each.backbone}, overlap {iou}")
     axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
@@ -87,7 +87,7 @@ def training(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
             [one["epoch"] for one in lines],
             smoothed([one["loss"] for one in lines]),
             color=colour(number),
-            label=each.backbone,
+            label=label_of(each.backbone),
         )
         mark(line, series=number, tip=each.backbone)
     axes.set(xlabel="epoch", ylabel="loss")

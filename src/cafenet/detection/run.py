@@ -25,6 +25,7 @@ from cafenet.detection.training import check_training, train_detector
 from cafenet.distributed import processes
 from cafenet.feed import Feed
 from cafenet.runs.directory import RunDirectory
+from cafenet.runs.workload import find_device
 
 
 def detect(
@@ -55,7 +56,7 @@ def detect(
             for seed in recipe.seeds:
                 _train_and_evaluate(workload, backbone, seed, train, test, directory, quiet)
     rows = [_row(workload, backbone, directory) for backbone in workload.backbones]
-    dropped = {data.name: data.num_dropped for data in (workload.train_data, workload.test_data)}
+    dropped = {"train": workload.train_data.num_dropped, "test": workload.test_data.num_dropped}
     write_json(directory / "results.json", {**as_document(rows, recipe.reference), "dropped_boxes": dropped})
     place.finish()
     return rows
@@ -75,7 +76,8 @@ def load_detector(
     if not path.is_file():
         raise DetectionError(f"{path} must be a trained detector, but is not there; see `cafenet detect`")
     content = torch.load(path, map_location="cpu", weights_only=True)
-    assert content["format"] == FORMAT
+    if content.get("format") != FORMAT or content["step"] < content["identity"]["steps"]:
+        raise DetectionError(f"{path} must be a detector at the end of its training, but is not; see `cafenet detect`")
     num_classes = len(json.loads((Path(directory) / "samples.json").read_text())["classes"])
     detector = _build(recipe, chosen, seed, num_classes)
     detector.load_state_dict(content["model"])
@@ -159,8 +161,7 @@ def _train_and_evaluate(
     if (place / "evaluation.json").exists():
         return
     detector = workload.build(backbone, seed)
-    if torch.cuda.is_available():
-        detector.cuda()
+    detector.to(find_device(workload.recipe.device))
     config = replace(workload.recipe.train, seed=seed)
     train_detector(detector, train, config, directory=place, quiet=quiet, title=f"{backbone.name} seed {seed}")
     team = processes()

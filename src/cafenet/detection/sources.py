@@ -39,7 +39,8 @@ def find_backbones(
     if config.run is not None:
         of_run, description = _of_run(config, Path(config.run))
         found += of_run
-        pretraining = pretraining or description
+        if not config.files and not models:
+            pretraining = pretraining or description
     found += [Backbone(file.name, _of_file(file)) for file in config.files]
     found += [Backbone(name, _as_it_is(model)) for name, model in (models or {}).items()]
     if not found:

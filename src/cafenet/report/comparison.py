@@ -8,6 +8,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from cafenet.errors import RecipeError
 from cafenet.pairing import PairedDifference, compare_paired, in_words
@@ -16,6 +17,7 @@ from cafenet.report.records import RunRecord, read_run
 from cafenet.runs.results import Row, count
 
 _WITHOUT_EFFECT = ("description", "reference")
+_MOST_COLUMNS = 3
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ class Line:
     def label(self) -> str:
         """The run and the row."""
         return f"{self.run.name}: {self.row.method} {self.row.budget}".strip()
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of the final trainings, one for each accuracy."""
+        return list(self.run.recipe.get("retrain", {}).get("seeds", []))
 
 
 @dataclass(frozen=True)
@@ -64,16 +71,18 @@ class Comparison:
         return [line for line in self.lines if line.row.method.startswith("CafeNet")]
 
     def swept(self) -> str | None:
-        """The one numeric key that differs, beside names of files and directories; None where there is no such key."""
-        numeric = [key for key in self.keys if all(_is_number(_flat(run.recipe).get(key)) for run in self.runs)]
-        return numeric[0] if len(numeric) == 1 else None
+        """The key that differs, if it is the only one and a number; where the data lie does not count."""
+        keys = [key for key in self.keys if key != "data.source"]
+        if len(keys) != 1 or not all(_is_number(_flat(run.recipe).get(keys[0])) for run in self.runs):
+            return None
+        return keys[0]
 
     def differences(self) -> list[tuple[Line, Line, PairedDifference]]:
         """Each run's find against the first run's of the same method and budget, paired by seed."""
         found = []
         for number, line in enumerate(self.own):
             same = [each for each in self.own[:number] if _kind(each.row) == _kind(line.row)]
-            if same and len(same[0].row.accuracies) == len(line.row.accuracies):
+            if same and same[0].seeds == line.seeds:
                 found.append((line, same[0], compare_paired(line.row.accuracies, same[0].row.accuracies)))
         return found
 
@@ -84,28 +93,47 @@ def read_comparison(paths: Sequence[Path]) -> Comparison:
         raise RecipeError(f"a comparison needs two runs at least, but got {len(paths)}; give more run directories")
     runs = [read_run(path) for path in paths]
     for run in runs:
-        if run.is_detection:
-            raise RecipeError(f"compare is for runs of `cafenet run`, but {run.path} is one of `cafenet detect`")
+        if run.is_detection or run.is_call:
+            maker = "cafenet detect" if run.is_detection else "cafenet.search"
+            raise RecipeError(f"compare is for runs of `cafenet run`, but {run.path} is one of `{maker}`")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise RecipeError("a comparison needs runs in different directories, but one was given twice")
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
         runs = [replace(run, title=str(path)) for run, path in zip(runs, paths, strict=True)]
     return Comparison(tuple(runs))
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """For the terminal."""
-    table = Table(caption="One multiply-add is one FLOP. Accuracy on the test set; time is the whole run's.")
-    for name in ("run", *comparison.keys, "method", "budget", "FLOPs", "accuracy", "time"):
-        table.add_column(name, justify="right" if name in ("FLOPs", "accuracy", "time") else "left", overflow="fold")
-    for line in comparison.lines:
-        table.add_row(*map(str, cells(comparison, line)))
+def settings_table(comparison: Comparison) -> Table:
+    """For the terminal: what differs, a line a key and a column a run."""
+    table = Table(title="what differs")
+    for name in ("key", *(run.name for run in comparison.runs)):
+        table.add_column(name, overflow="fold")
+    flat = [_flat(run.recipe) for run in comparison.runs]
+    for key in comparison.keys:
+        table.add_row(key, *(Text(str(each.get(key))) for each in flat))
     return table
 
 
-def cells(comparison: Comparison, line: Line) -> list[Any]:
-    """A line as the table shows it."""
+def comparison_table(comparison: Comparison) -> Table:
+    """For the terminal; keys that differ have columns of their own where they are few."""
+    table = Table(caption="One multiply-add is one FLOP. Accuracy on the test set; time is the whole run's.")
+    for name in ("run", *shown_keys(comparison), "method", "budget", "FLOPs", "accuracy", "time"):
+        table.add_column(name, justify="right" if name in ("FLOPs", "accuracy", "time") else "left", overflow="fold")
+    for line in comparison.lines:
+        table.add_row(*(Text(str(cell)) for cell in cells(line, shown_keys(comparison))))
+    return table
+
+
+def shown_keys(comparison: Comparison) -> list[str]:
+    """The differing keys, none if they would fill a terminal."""
+    return comparison.keys if len(comparison.keys) <= _MOST_COLUMNS else []
+
+
+def cells(line: Line, keys: Sequence[str]) -> list[Any]:
+    """A line as the table shows it, with the settings of these keys."""
     row = line.row
-    settings = [line.settings[key] for key in comparison.keys]
+    settings = [line.settings[key] for key in keys]
     minutes = f"{total_seconds(line.run) / 60:.1f} min"
     return [line.run.name, *settings, row.method, row.budget or "-", count(row.flops), row.accuracy, minutes]
 
@@ -135,7 +163,8 @@ def _kind(row: Row) -> tuple[str, str]:
 def _is_same(first: Row, second: Row) -> bool:
     """Whether two rows are one and the same training, told twice: a baseline's in runs that share it."""
     is_own = first.method.startswith("CafeNet")
-    return not is_own and _kind(first) == _kind(second) and first.accuracies == second.accuracies
+    facts = [(_kind(row), row.accuracies, row.flops, row.widths) for row in (first, second)]
+    return not is_own and facts[0] == facts[1]
 
 
 def _is_number(value: Any) -> bool:

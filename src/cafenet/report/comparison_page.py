@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from matplotlib.figure import Figure
 
 from cafenet.report.comparison import Comparison, Line, cells, sentences, spread, total_seconds
-from cafenet.report.drawing import OTHER, colour, legend, mark, single, smoothed
+from cafenet.report.drawing import OTHER, colour, label_of, legend, mark, single, smoothed
 from cafenet.report.figures import histogram, score_label
 from cafenet.report.markup import document, figure_part, row, table, text
 from cafenet.report.records import RunRecord, StudyRecord
@@ -24,7 +24,7 @@ def comparison_html(comparison: Comparison) -> str:
     missing = [f"{run.name}: {line}" for run in comparison.runs for line in run.missing()]
     head = ["run", *comparison.keys, "method", "budget", "FLOPs", "accuracy", "time"]
     body = [
-        row(cells(comparison, line), "own" if line.row.method.startswith("CafeNet") else "")
+        row(cells(line, comparison.keys), "own" if line.row.method.startswith("CafeNet") else "")
         for line in comparison.lines
     ]
     key = comparison.swept() or ""
@@ -94,7 +94,7 @@ def accuracy_against_flops(comparison: Comparison) -> Figure | None:
                 "*" if line in comparison.own else "o",
                 markersize=10 if line in comparison.own else 6,
                 color=colour(number),
-                label=name if place == 0 else None,
+                label=label_of(name) if place == 0 else None,
             )
             mark(dot, series=number, tip=f"{line.label}: {line.row.accuracy} at {line.row.flops:,} FLOPs")
             (bar,) = axes.plot([line.row.flops / 1e6] * 2, [middle - error, middle + error], color=colour(number), lw=1)
@@ -118,7 +118,9 @@ def training_curves(comparison: Comparison) -> Figure | None:
     figure, axes = single()
     for number, (name, study) in enumerate(studies.items()):
         losses = [line["loss"] for line in study.log]
-        (line,) = axes.plot([each["epoch"] for each in study.log], smoothed(losses), color=colour(number), label=name)
+        (line,) = axes.plot(
+            [each["epoch"] for each in study.log], smoothed(losses), color=colour(number), label=label_of(name)
+        )
         mark(line, series=number)
     axes.set(xlabel="epochs", ylabel="training loss of the sampled widths")
     legend(axes, range(len(studies)))

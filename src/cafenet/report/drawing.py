@@ -30,6 +30,12 @@ def mark(artist: Artist, **marks: str | int) -> None:
     artist.set_gid("mark:" + quote(json.dumps(marks)))
 
 
+def label_of(name: str) -> str:
+    """A user's name as a label: matplotlib would hide one that begins with _ and read $...$ as a formula."""
+    shown = name.replace("$", r"\$")
+    return "\u200b" + shown if shown.startswith("_") else shown
+
+
 def legend(axes: Axes, series: Sequence[int]) -> None:
     """A legend whose entries hide and show the series of these numbers, in the order they were drawn."""
     drawn = axes.legend(fontsize=7)

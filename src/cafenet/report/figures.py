@@ -1,6 +1,7 @@
 """The figures of a run, each a function from what was read to a matplotlib figure; None where there is no data."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, cast
@@ -9,7 +10,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cafenet.report.drawing import OWN, PALE, PICK, colour, duration, legend, mark, single, smoothed
+from cafenet.report.drawing import OWN, PALE, PICK, colour, duration, label_of, legend, mark, single, smoothed
 from cafenet.report.records import RunRecord, TrialRecord
 
 
@@ -156,7 +157,7 @@ def histogram(studies: dict[str, list[TrialRecord]], label: str) -> Figure | Non
             histtype="stepfilled",
             alpha=0.5,
             color=colour(number),
-            label=name,
+            label=label_of(name),
         )
         for shape in cast("list[Artist]", shapes):
             mark(shape, series=number)
@@ -290,6 +291,6 @@ def _layers(group: dict[str, Any]) -> str:
 
 
 def _short(search: str) -> str:
-    """`Evolution(population=...) 50% seed 0 band ...` is `Evolution 50%`."""
-    name, _, rest = search.partition("(")
-    return f"{name} {rest.rpartition(')')[0] and search.split(') ')[1].split(' seed')[0]}".strip()
+    """`Evolution(population=...) 50% seed 0 band ...` is `Evolution 50%`; an own algorithm's repr stays as it is."""
+    algorithm_and_budget = search.partition(" seed ")[0]
+    return label_of(re.sub(r"^(\w+)\(.*\) ", r"\1 ", algorithm_and_budget))

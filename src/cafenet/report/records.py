@@ -11,6 +11,8 @@ import yaml
 from cafenet.errors import RecipeError
 from cafenet.searching.storage import open_storage
 
+JOURNAL = "trials.journal"
+
 
 @dataclass(frozen=True)
 class TrialRecord:
@@ -80,16 +82,20 @@ class RunRecord:
         return found
 
 
-def read_run(path: Path) -> RunRecord:
-    """Read the directory of `cafenet run` or `cafenet.search`; only one without either's description is an error."""
-    places = sorted(
+def study_places(path: Path) -> list[Path]:
+    """The directories of a run's supernets: `supernet*` of `cafenet run`, `stage-*` of `cafenet.search`."""
+    return sorted(
         {
             file.parent
-            for name in ("log.jsonl", "trials.journal")
+            for name in ("log.jsonl", JOURNAL)
             for pattern in ("supernet*/**", "stage-*")
             for file in path.glob(f"{pattern}/{name}")
         }
     )
+
+
+def read_run(path: Path) -> RunRecord:
+    """Read the directory of `cafenet run` or `cafenet.search`; only one without either's description is an error."""
     return RunRecord(
         path=path,
         recipe=_recipe(path),
@@ -98,17 +104,20 @@ def read_run(path: Path) -> RunRecord:
         entries=_json(path / "entries.json") or [],
         results=_json(path / "results.json"),
         studies=[
-            StudyRecord(
-                str(place.relative_to(path)), _lines(place / "log.jsonl"), read_trials(place / "trials.journal")
-            )
-            for place in places
+            StudyRecord(str(place.relative_to(path)), _lines(place / "log.jsonl"), read_trials(place / JOURNAL))
+            for place in study_places(path)
         ],
     )
 
 
 def _recipe(path: Path) -> dict[str, Any]:
     if (path / "recipe.yaml").is_file():
-        recipe: dict[str, Any] = yaml.safe_load((path / "recipe.yaml").read_text())
+        try:
+            recipe = yaml.safe_load((path / "recipe.yaml").read_text())
+        except yaml.YAMLError:
+            recipe = None
+        if not isinstance(recipe, dict):
+            raise RecipeError(f"{path / 'recipe.yaml'} must be the recipe of a run, but is not")
         return recipe
     called = _json(path / "search.json")
     if called is None:

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from cafenet.config import Recipe
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_split, to_rgb, train_loader
+from cafenet.distributed import processes
 from cafenet.errors import DataError, RecipeError
 from cafenet.evaluate import predictions
 from cafenet.feed import Feed
@@ -243,10 +244,12 @@ class Workload:
 
 
 def find_device(name: str) -> torch.device:
-    """A device by name that tensors can really be put on."""
+    """A device by name that tensors can really be put on; under torchrun, `cuda` is each process's own GPU."""
+    processes()
     if name == "auto":
-        kinds = [("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())]
-        return torch.device(next((kind for kind, is_there in kinds if is_there), "cpu"))
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
     try:
         if torch.empty(1, device=name).device.type == "meta":
             raise RuntimeError("meta tensors hold no values")

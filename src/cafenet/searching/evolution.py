@@ -17,7 +17,7 @@ class Evolution:
     """Population 40 and 50 iterations, as in the paper: 2,000 widths.
 
     Each iteration makes `screened` children for every one that is scored, and scores those that a regression on all
-    scores so far finds promising; `screened=1` is the plain algorithm.
+    scores so far finds promising; `screened=1` is the plain algorithm, which picks among them by chance.
     """
 
     population: int = 40
