@@ -6,7 +6,7 @@ python tools/results_page.py runs/cifar10-vgg-small runs/cifar10-mobilenet-v2-sm
 import argparse
 from pathlib import Path
 
-from cafenet.report.figures import duration
+from cafenet.report.drawing import duration
 from cafenet.report.page import rows_of
 from cafenet.report.records import RunRecord, read_run
 from cafenet.runs.results import claims, count
