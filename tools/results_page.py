@@ -39,6 +39,7 @@ def section(run: RunRecord) -> str:
         raise SystemExit(f"{run.path} has no results.json; finish it first")
     rows = rows_of(run)
     words = [Path(run.manifest["command"][0]).name, *run.manifest["command"][1:]]
+    words = [word.replace("../shared/data", "data") for word in words]
     if "--output" in words:  # where it was run does not matter
         place = words.index("--output")
         words = words[:place] + words[place + 2 :]
