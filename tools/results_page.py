@@ -21,9 +21,10 @@ differences are paired by seed with a 95% Student-t interval, and one whose inte
 FLOPs count one multiply-add as one. Made by `python tools/results_page.py RUN_DIR ...`.
 
 These are small stand-ins (narrow networks, a part of the data, a few epochs) that finish on a CPU. They show that the
-whole job works and how large differences are at this scale. They say little about the paper's scale. No method at half the
-FLOPs is clearly ahead of another here: Uniform loses little to the original, so there is little to win, and two or three
-seeds show only differences of some points. Whether supernets rank widths well is the subject of `benchmarks/ranking`.
+whole job works and how large differences are at this scale. They say little about the paper's scale. No method at
+half the FLOPs is clearly ahead of another here: Uniform loses little to the original, so there is little to win, and
+two or three seeds show only differences of some points. Whether supernets rank widths well is the subject of
+`benchmarks/ranking`.
 """
 
 
