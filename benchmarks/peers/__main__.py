@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.peers import methods, tasks
+from benchmarks.peers import methods
 from benchmarks.peers.methods import METHODS, prepared
 from benchmarks.peers.page import markdown
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, training
 from benchmarks.search_results import Results
 
+from cafenet.data import eval_loader
 from cafenet.evaluate import evaluate
 from cafenet.retrain import initialised, train_model
 
@@ -33,7 +34,6 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.quick:
         methods.SUPERNET_EPOCHS, methods.NUM_SEARCHED, methods.RANDOM_EPOCHS = 1, 30, 1
-        tasks.SCRATCH_EPOCHS = tasks.FINETUNE_EPOCHS = 1
     results = Results(options.output)
     cells = [
         (seed, network, percent, name)
@@ -87,8 +87,6 @@ def measure(work: Task, percent: int, name: str, seed: int, cache: Path, quick: 
 
 
 def _accuracy(work: Task, model: torch.nn.Module) -> float:
-    from cafenet.data import eval_loader
-
     return round(100 * evaluate(model, eval_loader(work.test))["accuracy"], 3)
 
 

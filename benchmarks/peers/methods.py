@@ -36,7 +36,8 @@ def uniform(task: Task, trained: nn.Module, percent: int, seed: int, place: Path
 
 def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Some widths trained for a while; the best on the validation set."""
-    space, bins = cafenet.trace(trained, task.example), _bins(cafenet.trace(trained, task.example))
+    space = cafenet.trace(trained, task.example)
+    bins = _bins(space)
     rows = _feasible(space, percent).sample(RANDOM_WIDTHS, np.random.default_rng(seed))
     scores = []
     for number, row in enumerate(rows):
