@@ -7,7 +7,7 @@ micro-batch each see what one process that accumulates two sees.
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,6 +22,17 @@ from torch.utils.data import (
 )
 
 from cafenet.errors import TrainingError
+
+
+@runtime_checkable
+class DrawnExamples(Protocol):
+    """A data set that is handed the chance of its examples as numbers, so that not every one has to be seeded."""
+
+    num_draws: int
+    """Numbers that an example takes."""
+
+    def take(self, indices: Sequence[int], draws: torch.Tensor) -> list[Any]:
+        """These examples; `draws` has a row of numbers between 0 and 1 for each."""
 
 
 class Feed:
@@ -87,17 +98,36 @@ class SeededBatches(Dataset[Any]):
 
     def __getitem__(self, indices: Sequence[int]) -> Any:
         with _same_randomness():
-            examples = []
-            for index in indices:
-                self._seed_all(index)
-                examples.append(self._dataset[index])
-            return self._collate(examples)
+            return self._collate(self._examples(indices))
+
+    def _examples(self, indices: Sequence[int]) -> list[Any]:
+        if isinstance(self._dataset, DrawnExamples):
+            self._seed_all(indices[-1])
+            draws = draw_uniform((self._seed, self._epoch), indices, self._dataset.num_draws)
+            return self._dataset.take(indices, draws)
+        examples = []
+        for index in indices:
+            self._seed_all(index)
+            examples.append(self._dataset[index])
+        return examples
 
     def _seed_all(self, index: int) -> None:
         seed = int(np.random.SeedSequence((self._seed, self._epoch, index)).generate_state(1)[0])
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPU's dropout, too
         random.seed(seed)
         np.random.seed(seed)
+
+
+def draw_uniform(seed: tuple[int, ...], indices: Sequence[int], count: int) -> torch.Tensor:
+    """`count` numbers in [0, 1) for every index, which depend on seed and index alone (SplitMix64 of a counter)."""
+    start = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+    rows = np.asarray(indices, dtype=np.uint64)[:, None]
+    counter = rows * np.uint64(count) + np.arange(1, count + 1, dtype=np.uint64)
+    mixed = start + counter * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return torch.from_numpy((mixed >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24))
 
 
 @contextmanager

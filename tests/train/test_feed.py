@@ -15,7 +15,7 @@ from torch.utils.data import (
 )
 
 from cafenet.errors import TrainingError
-from cafenet.feed import Feed
+from cafenet.feed import Feed, draw_uniform
 
 NUMBERS = TensorDataset(torch.arange(50))
 
@@ -96,6 +96,56 @@ def test_random_augmentations_do_not_depend_on_what_was_drawn_before(collate):
     if collate is mixing:
         mixed = [value for run in runs for step in run for micro in step for value in micro[4:]]
         assert len(set(mixed)) == len(mixed) == 3 * 6 * 3
+
+
+class Drawn(Dataset):
+    """Examples that are their draws, handed out for a whole batch."""
+
+    num_draws = 3
+
+    def __len__(self):
+        return 24
+
+    def take(self, indices, draws):
+        return [(index, *row) for index, row in zip(indices, draws.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("collate", [None, mixing])
+def test_numbers_drawn_for_a_batch_depend_on_seed_epoch_and_example_alone(collate):
+    def rows(batch_size, seed=1, epoch=0, num_workers=0, first=0):
+        loader = DataLoader(Drawn(), batch_size, collate_fn=collate, num_workers=num_workers)
+        steps = numbers_of(Feed(loader, batch_size=1, seed=seed).epoch(epoch, first))
+        return [row for step in steps for micro in step for row in zip(*micro[:4], strict=True)]
+
+    whole = rows(4)
+    torch.manual_seed(77)
+    assert rows(4, num_workers=2) == whole == rows(8) == rows(3)
+    assert rows(4, first=2) == whole[8:]
+    values = [value for run in (whole, rows(4, seed=2), rows(4, epoch=1)) for row in run for value in row[1:]]
+    assert len(set(values)) == 3 * 24 * 3
+    assert all(0 <= value < 1 for value in values)
+
+
+def test_what_a_collate_function_draws_after_a_batch_of_drawn_examples_is_repeatable():
+    def mixed(epoch):
+        steps = numbers_of(Feed(DataLoader(Drawn(), 4, collate_fn=mixing), batch_size=1, seed=1).epoch(epoch))
+        return [value for step in steps for micro in step for value in micro[4:]]
+
+    first = mixed(0)
+    torch.manual_seed(77)
+    assert mixed(0) == first
+    assert len(set(first + mixed(1))) == 2 * 6 * 3
+
+
+def test_drawn_numbers_are_uniform_and_without_a_pattern():
+    draws = draw_uniform((3, 5), range(20_000), 8).double().numpy()
+    counts = np.stack([np.histogram(column, 16, (0, 1))[0] for column in draws.T])
+    chi_squared = ((counts - 1250) ** 2 / 1250).sum(axis=1)
+    assert (chi_squared < 50).all()  # 15 degrees of freedom; beyond 50 in 1 of 80,000
+    neighbours = np.concatenate([draws[:-1], draws[1:]], axis=1)
+    correlation = np.corrcoef(neighbours.T) - np.eye(16)
+    assert np.abs(correlation).max() < 0.04  # one is beyond 5.6 standard errors
+    assert torch.equal(draw_uniform((3, 5), [7, 2], 8), draw_uniform((3, 5), range(8), 8)[[7, 2]])
 
 
 def test_augmentations_leave_the_global_generators_alone():

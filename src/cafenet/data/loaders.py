@@ -5,6 +5,7 @@ needed. Images in files, and random resized crops, are prepared one by one in as
 """
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -56,9 +57,8 @@ def _loader(
         raise DataError(f"batch_size must be 1 or more, but is {batch_size}")
     if num_workers is None:
         num_workers = 0 if view.is_whole else num_cores()
-    return DataLoader(
-        _Examples(view), batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=view.batch
-    )
+    examples = _DrawnExamples(view) if view.is_whole else _Examples(view)
+    return DataLoader(examples, batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=view.batch)
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,10 @@ class _View:
         """One image's part of the work, and its random numbers."""
         image = None if self.is_whole else self._sized(self.data.images[index])
         return index, image, torch.rand(NUM_DRAWS) if self.augmentation.draws else None
+
+    def examples(self, indices: Sequence[int], draws: Tensor) -> list[_Example]:
+        """The same of many images at once, their random numbers given; all else is the batch's work."""
+        return [(index, None, row) for index, row in zip(indices, draws.unbind(), strict=True)]
 
     def batch(self, examples: list[_Example]) -> tuple[Tensor, Tensor]:
         """The batch's part of the work."""
@@ -130,3 +134,13 @@ class _Examples(Dataset[_Example]):
 
     def __getitem__(self, index: int) -> _Example:
         return self._view.example(index)
+
+
+class _DrawnExamples(_Examples):
+    """Examples whose whole work is the batch's; `cafenet.feed` draws their numbers at once."""
+
+    num_draws = NUM_DRAWS
+
+    def take(self, indices: Sequence[int], draws: Tensor) -> list[_Example]:
+        """These examples with these numbers."""
+        return self._view.examples(indices, draws)
