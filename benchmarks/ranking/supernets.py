@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from cafenet.calling import training_mode
 from cafenet.data import eval_loader, train_loader
-from cafenet.examples import hold_examples
+from cafenet.examples import Examples, hold_examples
 from cafenet.optim import OptimizerConfig
 from cafenet.recalibration import PreparedSubnet
 from cafenet.retrain import initialised
@@ -80,7 +80,9 @@ def ranked(task: Task, way: Way, seed: int) -> dict[str, Any]:
     train_supernet(supernet, train_loader(task.train, BATCH_SIZE, AUGMENTATION), config, quiet=True)
     train_seconds = time.process_time() - start
     start = time.process_time()
-    scores = [scored(supernet, task, row) for row in task.taken]
+    calibration = hold_examples(eval_loader(task.train), "training data", num_examples=NUM_CALIBRATION)
+    validation = hold_examples(eval_loader(task.validation), "validation data")
+    scores = [scored(supernet, row, calibration, validation) for row in task.taken]
     return {
         "train_seconds": round(train_seconds, 1),
         "score_seconds": round(time.process_time() - start, 1),
@@ -89,10 +91,8 @@ def ranked(task: Task, way: Way, seed: int) -> dict[str, Any]:
     }
 
 
-def scored(supernet: Supernet, task: Task, taken: Any) -> tuple[float, float]:
+def scored(supernet: Supernet, taken: Any, calibration: Examples, validation: Examples) -> tuple[float, float]:
     """The best candidate's accuracy in percent, and the least loss of any (the means, where a pattern averages)."""
-    calibration = hold_examples(eval_loader(task.train), "training data", num_examples=NUM_CALIBRATION)
-    validation = hold_examples(eval_loader(task.validation), "validation data")
     generator = torch.Generator().manual_seed(0)
     found = []
     with training_mode(supernet.model, False), torch.no_grad():
