@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := src tests tools $(wildcard benchmarks)
 
-.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-ranking bench-peers clean
+.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-ranking bench-ablations bench-peers clean
 
 demo: $(VENV)/.dev-installed
 	$(BIN)/cafenet run demo --output runs/demo
@@ -22,7 +22,7 @@ docs: $(VENV)/.docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/site/index.html"
 
-bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-ranking bench-peers
+bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-ranking bench-ablations bench-peers
 
 bench-zoo: $(VENV)/.peers-installed
 	$(BIN)/python benchmarks/zoo.py
@@ -41,6 +41,9 @@ bench-search: $(VENV)/.dev-installed
 
 bench-ranking: $(VENV)/.dev-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.ranking
+
+bench-ablations: $(VENV)/.dev-installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.ablations
 
 bench-peers: $(VENV)/.peers-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers

@@ -24,15 +24,16 @@ def label(results: Results, task: Task, seeds: Sequence[int], numbers: Sequence[
         known = results.rows(f"labels {task.name}")
         missing = [number for number in numbers if str(seed) not in known.get(str(number), {})]
         for place, number in enumerate(missing):
-            results.add(f"labels {task.name}", str(number), trained_accuracy(task, number, seed), str(seed))
+            accuracy = trained_accuracy(task, task.widths(number), seed)
+            results.add(f"labels {task.name}", str(number), accuracy, str(seed))
             done += 1
             left = (len(missing) - place - 1) * (time.monotonic() - start) / done
             print(f"labels {task.name}, seed {seed}: width {number}, {left / 60:.0f} min left", flush=True)
 
 
-def trained_accuracy(task: Task, number: int, seed: int) -> float:
-    """Percent of the test images."""
-    slim = task.space.extract(task.widths(number), model=initialised(task.build(), seed))
+def trained_accuracy(task: Task, widths: dict[str, int], seed: int) -> float:
+    """Percent of the test images, after training from scratch."""
+    slim = task.space.extract(widths, model=initialised(task.build(), seed))
     config = TrainConfig(epochs=EPOCHS, batch_size=BATCH_SIZE, optimizer=OptimizerConfig(lr=0.1), seed=seed)
     batches = train_loader(task.train, BATCH_SIZE, AUGMENTATION)
     trained = train_model(slim, torch.zeros(1, 3, SIZE, SIZE), batches, config, quiet=True)

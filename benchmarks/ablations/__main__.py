@@ -1,0 +1,146 @@
+"""The paper's ablations at a scale that a CPU bears: the ranking benchmark's plain network, from start to end.
+
+    python -m benchmarks.ablations --tables a6 r --seeds 4          # one to two hours a seed on one core in all
+    python -m benchmarks.ablations --shard 0/2                      # half of the seeds, beside another with 1/2
+    python -m benchmarks.ablations --seeds 0                        # only the page
+
+A cell trains a supernet, searches it, and trains the width that it finds from scratch, twice. Cells with the same
+supernet share it, tables with the same cell share that. Results go to benchmarks/ablations/results.json after every
+piece, docs/ablations.md and its figure are made of them.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.ablations.cells import ABLATIONS, Cell
+from benchmarks.ablations.page import TRAININGS, markdown, write_figure
+from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE, trained_accuracy
+from benchmarks.ranking.networks import SIZE, Task, task
+from benchmarks.search_results import Results
+
+import cafenet
+from cafenet.data import eval_loader, train_loader
+from cafenet.optim import OptimizerConfig
+from cafenet.retrain import initialised
+from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.budget import parse_budget
+from cafenet.searching.result import SearchResult
+from cafenet.stages import Job, search_in_stages, train_stage
+from cafenet.train import TrainConfig
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+EPOCHS = 20
+POPULATION, ITERATIONS = 20, 15
+
+
+def main() -> None:
+    """Measure what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", nargs="+", choices=list(ABLATIONS), default=list(ABLATIONS), metavar="TABLE")
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--shard", default="0/1", help="I/N: only every N-th seed, from I on")
+    parser.add_argument("--epochs", type=float, default=EPOCHS, help="of a supernet (%(default)s)")
+    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-ablations")
+    parser.add_argument("--output", type=Path, default=HERE / "results.json")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "ablations.md")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    results, work = Results(options.output), task("plain")
+    first, step = (int(part) for part in options.shard.split("/"))
+    start = time.monotonic()
+    for seed in range(options.seeds)[first::step]:
+        for name, cell in _cells(options.tables):
+            if str(seed) not in results.rows("cells").get(cell.key, {}):
+                row = find(results, work, cell, seed, options.epochs, options.cache / f"seed-{seed}")
+                results.add("cells", cell.key, row, str(seed))
+            found = results.rows("cells")[cell.key][str(seed)]
+            train(results, work, found["widths"], seed)
+            minutes = (time.monotonic() - start) / 60
+            print(f"seed {seed}, {name}: {found['widths']}, {minutes:.0f} min", flush=True)
+    options.page.write_text(markdown(results, options.epochs), encoding="utf-8")
+    write_figure(results, options.page.parent / "images" / "ablations.svg")
+
+
+def find(results: Results, work: Task, cell: Cell, seed: int, epochs: float, cache: Path) -> dict[str, Any]:
+    """The width that a cell finds, and what it took."""
+    job = Job(
+        train=train_loader(work.train, BATCH_SIZE, AUGMENTATION),
+        validation=eval_loader(work.validation),
+        supernet=cell.supernet,
+        training=TrainConfig(
+            epochs=epochs * cell.training,
+            batch_size=BATCH_SIZE,
+            optimizer=OptimizerConfig(lr=0.1),
+            random_share=cell.random_share,
+            seed=seed,
+        ),
+        algorithm=_algorithm(cell),
+        search=cafenet.SearchConfig(seed=seed),
+        quiet=True,
+    )
+    if cell.stages.num_stages > 1:
+        found = _staged(work, cell, job, cache)
+    else:
+        found = _in_one_stage(results, work, cell, job, cache)
+    return {"widths": found.widths, "score": found.score}
+
+
+def _algorithm(cell: Cell) -> Algorithm:
+    if cell.algorithm == "greedy":
+        return cafenet.Greedy()
+    return cafenet.Evolution(population=POPULATION, iterations=ITERATIONS * cell.searching)
+
+
+def _in_one_stage(results: Results, work: Task, cell: Cell, job: Job, cache: Path) -> SearchResult:
+    """The supernet comes from the cache where another cell has trained it."""
+    place = cache / cell.supernet_key.replace(" ", "_")
+    is_new, start = not place.exists(), time.process_time()
+    supernet = train_stage(initialised(work.build(), job.training.seed), work.space, job, place)
+    if is_new:
+        seconds = round(time.process_time() - start, 1)
+        results.add("training seconds", cell.supernet_key, seconds, str(job.training.seed))
+    [result] = cafenet.search_widths(
+        supernet,
+        job.train,
+        job.validation,
+        f"{cell.percent}%",
+        algorithm=job.algorithm,
+        config=job.search,
+        quiet=True,
+    )
+    return result
+
+
+def _staged(work: Task, cell: Cell, job: Job, cache: Path) -> SearchResult:
+    full = {"flops": float(work.space.flops()), "params": float(work.space.params())}
+    model = initialised(work.build(), job.training.seed)
+    budget = parse_budget(f"{cell.percent}%", work.space)
+    place = cache / cell.key.replace(" ", "_")
+    return search_in_stages(model, torch.zeros(1, 3, SIZE, SIZE), budget, job, cell.stages, place, full).result
+
+
+def train(results: Results, work: Task, widths: dict[str, int], seed: int) -> None:
+    """Train a width from scratch as often as the table takes; the same width is not trained again."""
+    key = "-".join(map(str, widths.values()))
+    for number in range(TRAININGS):
+        label_seed = seed * TRAININGS + number
+        if str(label_seed) not in results.rows("trained").get(key, {}):
+            results.add("trained", key, trained_accuracy(work, widths, label_seed), str(label_seed))
+
+
+def _cells(tables: list[str]) -> Iterator[tuple[str, Cell]]:
+    seen = set()
+    for table in tables:
+        for name, cell in ABLATIONS[table].cells.items():
+            if cell.key not in seen:
+                seen.add(cell.key)
+                yield f"{table}, {name}", cell
+
+
+if __name__ == "__main__":
+    main()
