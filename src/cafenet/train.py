@@ -143,11 +143,11 @@ class _Trainer(SteppedTraining):
 
     def _widths(self) -> list[Any]:
         """One sampled width, or the widest, the smallest and some sampled ones."""
-        band = self.config.flops_band
+        band, spread = self.config.flops_band, self.config.spread
         if not self.config.sandwich:
-            return [self.supernet.sample(band)]
+            return [self.supernet.sample(band, spread)]
         num_bins = self.supernet.binned.bins.num_bins
-        return [num_bins, num_bins * 0 + 1, *(self.supernet.sample(band) for _ in range(self.config.sandwich))]
+        return [num_bins, num_bins * 0 + 1, *(self.supernet.sample(band, spread) for _ in range(self.config.sandwich))]
 
     def _backward(self, loss: Tensor) -> None:
         try:

@@ -183,7 +183,15 @@ def test_reentrant_checkpointing_in_the_users_own_loop():
 
 def test_all_mistakes_of_a_config_in_one_message():
     bad = TrainConfig(
-        epochs=0, batch_size=-1, random_share=1.5, sandwich=-1, amp="fp8", clip_norm=0.0, seed=-1, flops_band=(0.6, 0.4)
+        epochs=0,
+        batch_size=-1,
+        random_share=1.5,
+        sandwich=-1,
+        amp="fp8",
+        clip_norm=0.0,
+        seed=-1,
+        flops_band=(0.6, 0.4),
+        spread=-0.3,
     )
     with pytest.raises(TrainingError) as error:
         train_supernet(supernet_of(), data(), bad, quiet=True)
@@ -196,8 +204,14 @@ def test_all_mistakes_of_a_config_in_one_message():
         "clip_norm must be positive or None, but is 0.0",
         "seed must be 0 or more, but is -1",
         "flops_band needs 0 < low <= high <= 1, but is [0.6, 0.4]",
+        "spread must be positive or None, but is -0.3",
     ):
         assert problem in str(error.value)
+
+
+def test_a_spread_needs_a_band():
+    with pytest.raises(TrainingError, match=r"spread needs a flops_band to lie in, but is 0\.3 without one"):
+        trained(supernet_of(), spread=0.3)
 
 
 def test_fp16_needs_a_gpu():

@@ -241,8 +241,8 @@ def test_bilateral_averages_the_losses_of_both_sides():
     assert (gradient > 0).tolist() == [True, True, True, True, False, False, True, True]
 
 
-@pytest.mark.parametrize("band", [(0.4, 0.6), (0.9, 1.0), (0.25, 0.25)])
-def test_widths_are_sampled_in_a_band_of_flops(band):
+def alike_layers(num_bins=32):
+    """Six layers of 32 channels."""
     model = nn.Sequential(
         *(nn.Conv2d(3 if number == 0 else 32, 32, 1, bias=False) for number in range(6)),
         nn.AdaptiveAvgPool2d(1),
@@ -250,8 +250,15 @@ def test_widths_are_sampled_in_a_band_of_flops(band):
         nn.Linear(32, 4),
     )
     space = cafenet.trace(model, torch.zeros(1, 3, 4, 4))
-    supernet = Supernet(model, space, uniform_bins(space, 32), seed=3)
-    taken = np.array([supernet.sample(band) for _ in range(300)])
+    return Supernet(model, space, uniform_bins(space, num_bins), seed=3)
+
+
+@pytest.mark.parametrize("spread", [None, 0.4])
+@pytest.mark.parametrize("band", [(0.4, 0.6), (0.9, 1.0), (0.25, 0.25)])
+def test_widths_are_sampled_in_a_band_of_flops(band, spread):
+    supernet = alike_layers()
+    space = supernet.space
+    taken = np.array([supernet.sample(band, spread) for _ in range(300)])
     shares = space.flops(supernet.binned.bins.widths(taken)) / space.flops()
     off = np.maximum(np.maximum(band[0] - shares, shares - band[1]), 0)
     assert off.max() < 0.06
@@ -260,6 +267,19 @@ def test_widths_are_sampled_in_a_band_of_flops(band):
     means = taken.mean(axis=0)
     assert means.max() < 1.3 * means.min(), "no group is favoured"
     assert (taken.std(axis=0) > 0.5).all()
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.3])
+def test_shares_of_the_groups_lie_as_far_apart_as_asked(spread):
+    supernet = alike_layers()
+    logarithms = np.log(np.array([supernet.sample((0.25, 0.3), spread) for _ in range(500)]) / 32)
+    apart = logarithms - logarithms.mean(axis=1, keepdims=True)
+    assert apart.std(axis=1, ddof=1).mean() == pytest.approx(spread, rel=0.1)
+    assert abs(apart.mean(axis=0)).max() < 4 * spread / 500**0.5, "no group is favoured"
+    # nothing but the spread keeps the groups from one another: far apart, some are full and some the smallest
+    wide = np.array([supernet.sample((0.25, 0.3), 5.0) for _ in range(50)])
+    assert wide.min() == 1
+    assert wide.max() == 32
 
 
 def test_a_band_of_flops_is_met_by_few_groups_too():
