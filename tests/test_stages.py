@@ -22,7 +22,16 @@ from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.result import SearchResult, read_result
 from cafenet.searching.widths import SearchConfig
-from cafenet.stages import Job, StagesConfig, StagesResult, composed, plan_stages, search_in_stages
+from cafenet.stages import (
+    Job,
+    StagesConfig,
+    StagesResult,
+    band_about,
+    composed,
+    plan_stages,
+    search_in_stages,
+    train_stage,
+)
 from cafenet.supernet_config import SupernetConfig
 from train.small import Plain, assert_same_state, batch, built, config, traced
 
@@ -381,3 +390,29 @@ def test_another_network_in_the_same_directory_is_refused(uninterrupted, tmp_pat
     space = traced(model)
     with pytest.raises(CafeNetError, match="belongs to another run"):
         search_in_stages(model, EXAMPLE, parse_budget("50%", space), job(), THREE, directory, {"flops": 1e4})
+
+
+@pytest.mark.parametrize(
+    ("texts", "band"),
+    [
+        (["50%"], (0.35, 0.65)),
+        (["75%", "50%", "25%"], (0.175, 0.975)),
+        (["90%"], (0.63, 1.0)),
+        (["50%+25% params"], (0.175, 0.325)),
+        (["3ms"], (0.2, 0.9)),
+        (["50%+3ms"], (0.35, 0.65)),
+        (["50%", "3ms"], (0.2, 0.9)),
+    ],
+)
+def test_the_band_about_budgets(texts, band):
+    space = traced(built())
+    assert band_about([parse_budget(text, space) for text in texts], space) == pytest.approx(band, abs=1e-3)
+
+
+@pytest.mark.parametrize(("flops_band", "sampled"), [("budgets", (0.35, 0.65)), (None, None), ((0.5, 0.9), (0.5, 0.9))])
+def test_a_stage_samples_widths_about_its_budgets_unless_told_otherwise(flops_band, sampled, monkeypatch, tmp_path):
+    space, seen = traced(built()), []
+    monkeypatch.setattr(stages, "train_supernet", lambda supernet, data, training, **_: seen.append(training))
+    job = Job(noisy(64, 1), noisy(64, 2), training=config(flops_band=flops_band))
+    train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
+    assert seen[0].flops_band == (sampled and pytest.approx(sampled, abs=1e-3))

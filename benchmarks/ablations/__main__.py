@@ -100,7 +100,8 @@ def _in_one_stage(results: Results, work: Task, cell: Cell, job: Job, cache: Pat
     """The supernet comes from the cache where another cell has trained it."""
     place = cache / cell.supernet_key.replace(" ", "_")
     is_new, start = not place.exists(), time.process_time()
-    supernet = train_stage(initialised(work.build(), job.training.seed), work.space, job, place)
+    budgets = [parse_budget(f"{cell.percent}%", work.space)]
+    supernet = train_stage(initialised(work.build(), job.training.seed), work.space, budgets, job, place)
     if is_new:
         seconds = round(time.process_time() - start, 1)
         results.add("training seconds", cell.supernet_key, seconds, str(job.training.seed))

@@ -25,6 +25,7 @@ from cafenet.train import TrainConfig, train_supernet
 EPOCHS = 30
 NUM_CALIBRATION, EVAL_BATCH = 512, 256
 FIXED = SupernetConfig(r=0, beta=BETA)
+NEAR = {"flops_band": (0.3, 0.7), "spread": 0.3}
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,14 @@ WAYS = {
     "fixed": Way(),
     "r=1 race": Way(replace(FIXED, r=1)),
     "r=1 exact": Way(replace(FIXED, r=1, choice="exact")),
-    "fixed, 1.25x epochs": Way(epochs=1.25),
+    "fixed, 1.5x epochs": Way(epochs=1.5),
     "r=1 random candidates": Way(replace(FIXED, r=1), {"random_share": 1.0}),
     "r=2 race": Way(replace(FIXED, r=2)),
     "r=2 exact": Way(replace(FIXED, r=2, choice="exact")),
     "bilateral": Way(replace(FIXED, pattern="bilateral")),
-    "fixed, near the budgets": Way(training={"flops_band": (0.3, 0.7)}),
-    "r=1 race, near the budgets": Way(replace(FIXED, r=1), {"flops_band": (0.3, 0.7)}),
+    "fixed, near the budgets": Way(training=NEAR),
+    "r=1 race, near the budgets": Way(replace(FIXED, r=1), NEAR),
+    "r=1 exact, near the budgets": Way(replace(FIXED, r=1, choice="exact"), NEAR),
     "fixed, sandwich": Way(training={"sandwich": 2}, epochs=0.25),
 }
 """The sandwich rule trains four widths a step, so it gets a quarter of the epochs."""

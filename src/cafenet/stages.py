@@ -28,6 +28,8 @@ from cafenet.supernet_config import SupernetConfig, build_supernet
 from cafenet.trace import trace
 from cafenet.train import TrainConfig, train_supernet
 
+_MOST_SHARES = (0.2, 0.9)
+
 
 @dataclass(frozen=True)
 class StagesConfig:
@@ -145,7 +147,7 @@ def run_supernet(
     beta: float | None = None,
 ) -> tuple[Supernet, list[SearchResult]]:
     """Train one supernet and search it for every budget, or read what was found before."""
-    supernet = train_stage(weights, space, job, directory, beta=beta)
+    supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
     files = {
         budget.text: directory / f"result-{_file_name(job.algorithm.name, budget.text)}.json" for budget in budgets
     }
@@ -160,14 +162,38 @@ def run_supernet(
 
 
 def train_stage(
-    weights: nn.Module, space: WidthSpace, job: Job, directory: Path, *, beta: float | None = None
+    weights: nn.Module,
+    space: WidthSpace,
+    budgets: Sequence[Budget],
+    job: Job,
+    directory: Path,
+    *,
+    beta: float | None = None,
 ) -> Supernet:
     """The trained supernet of a stage, continued from its checkpoint or complete already."""
     supernet = build_supernet(weights, space, job.supernet, beta=beta, seed=job.training.seed)
+    training = job.training
+    if training.flops_band == "budgets":
+        training = replace(training, flops_band=band_about(budgets, space))
     train_supernet(
-        supernet, job.train, job.training, loss=job.loss, directory=directory, quiet=job.quiet, title=directory.name
+        supernet, job.train, training, loss=job.loss, directory=directory, quiet=job.quiet, title=directory.name
     )
     return supernet
+
+
+def band_about(budgets: Sequence[Budget], space: WidthSpace) -> tuple[float, float]:
+    """The shares of FLOPs from 0.7 of the smallest budget to 1.3 of the largest: half is (0.35, 0.65).
+
+    A share of the parameters is taken for one of FLOPs. Caps on latency say nothing here, since a band must be the same
+    when the training is continued; budgets of nothing else get most shares.
+    """
+    full = {"flops": float(space.flops()), "params": float(space.params())}
+    shares = [
+        min(1.0, *(cap.limit / full[cap.cost] for cap in budget.caps if cap.cost in full))
+        for budget in budgets
+        if any(cap.cost in full for cap in budget.caps)
+    ]
+    return (0.7 * min(shares), min(1.3 * max(shares), 1.0)) if len(shares) == len(budgets) else _MOST_SHARES
 
 
 def composed(before: Mapping[str, list[int]], after: Mapping[str, list[int]]) -> dict[str, list[int]]:

@@ -27,8 +27,6 @@ from cafenet.layout import Cut, Subnet, cuts
 from cafenet.slicing import Harness, slice_tensors
 from cafenet.space import WidthSpace
 
-_POWERS = torch.logspace(-2, 3, 128, dtype=torch.float64)
-"""From nearly full width to nearly the smallest."""
 _LEVELS = torch.linspace(1.0, -6.0, 128, dtype=torch.float64)
 """Logarithms of a common share; one above 0 makes most groups full."""
 
@@ -99,12 +97,11 @@ class Supernet(nn.Module):
         """The full subnet, ready to run."""
         return cuts(self.space.layout, self.full())
 
-    def sample(self, flops_band: tuple[float, float] | None = None, spread: float | None = None) -> IntArray:
+    def sample(self, flops_band: tuple[float, float] | None = None, spread: float = 0.3) -> IntArray:
         """A width vector, uniform over the bins of each group.
 
-        flops_band: a share of the full FLOPs is drawn from this band instead, and the vector comes near it.
-        spread: with a band, the groups' shares lie about one share, their logarithms with this standard deviation. By
-        default they are random numbers to a common power, and may lie as far apart as 0 and 1.
+        flops_band: a share of the full FLOPs is drawn from this band instead, and the vector comes near it. Its groups'
+        shares lie about one share, their logarithms with the standard deviation `spread`.
         """
         num_bins = torch.as_tensor(self.binned.num_bins)
         uniform = torch.rand(len(num_bins), generator=self.generator, dtype=torch.float64)
@@ -112,13 +109,10 @@ class Supernet(nn.Module):
             return (uniform * num_bins).long().add_(1).numpy()
         low, high = flops_band
         wanted = low + (high - low) * torch.rand((), generator=self.generator, dtype=torch.float64).item()
-        if spread is None:
-            rows = (uniform ** _POWERS[:, None] * num_bins).long().add_(1)
-        else:
-            shares = torch.exp(_LEVELS[:, None] + spread * torch.special.ndtri(uniform).clamp(-8, 8))
-            rows = (shares * num_bins).round().long().clamp_(min=1).minimum(num_bins)
-        flops = self.space.flops(self.binned.bins.widths(rows.numpy()))
-        nearest: IntArray = rows[abs(flops - wanted * self.space.flops()).argmin()].numpy()
+        shares = torch.exp(_LEVELS[:, None] + spread * torch.special.ndtri(uniform).clamp(-8, 8))
+        rows = (shares * num_bins).round().long().clamp_(min=1).minimum(num_bins).numpy()
+        flops = self.space.flops(self.binned.bins.widths(rows))
+        nearest: IntArray = rows[abs(flops - wanted * self.space.flops()).argmin()]
         return nearest
 
     def candidates(self, taken: IntArray) -> list[Subnet]:

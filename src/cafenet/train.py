@@ -144,6 +144,8 @@ class _Trainer(SteppedTraining):
     def _widths(self) -> list[Any]:
         """One sampled width, or the widest, the smallest and some sampled ones."""
         band, spread = self.config.flops_band, self.config.spread
+        if band == "budgets":  # none is known here
+            band = None
         if not self.config.sandwich:
             return [self.supernet.sample(band, spread)]
         num_bins = self.supernet.binned.bins.num_bins

@@ -1,6 +1,7 @@
 """The options of a supernet's training, and what must hold for them."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 
@@ -25,10 +26,11 @@ class TrainConfig:
     """The paper's lambda: share of the first steps that train a random candidate instead of the best."""
     sandwich: int = 0
     """0 trains one width a step; n > 0 the widest, the smallest and n sampled ones (the sandwich rule)."""
-    flops_band: tuple[float, float] | None = None
-    """Sample widths whose FLOPs come nearest to a share drawn from this band, e.g. [0.3, 0.7]; else over all bins."""
-    spread: float | None = None
-    """With flops_band: how far the groups' shares lie apart (standard deviation of their logarithms), e.g. 0.3."""
+    flops_band: tuple[float, float] | Literal["budgets"] | None = "budgets"
+    """Sample widths near a share of FLOPs drawn from this band, e.g. [0.3, 0.7]. `budgets` is a band about the budgets
+    that will be searched, where these are known; None is over all bins, as in the paper."""
+    spread: float = 0.3
+    """In a band: how far the groups' shares lie apart (standard deviation of their logarithms)."""
     clip_norm: float | None = None
     """Largest norm of all gradients together."""
     amp: str | None = None
@@ -55,12 +57,12 @@ def check_config(config: TrainConfig, device: torch.device) -> None:
         problems.append(f"seed must be 0 or more, but is {config.seed}")
     if config.sandwich < 0:
         problems.append(f"sandwich must be 0 or more, but is {config.sandwich}")
-    if config.flops_band is not None and not 0 < config.flops_band[0] <= config.flops_band[1] <= 1:
-        problems.append(f"flops_band needs 0 < low <= high <= 1, but is {list(config.flops_band)}")
-    if config.spread is not None and not config.spread > 0:
-        problems.append(f"spread must be positive or None, but is {config.spread}")
-    if config.spread is not None and config.flops_band is None:
-        problems.append(f"spread needs a flops_band to lie in, but is {config.spread} without one")
+    band = config.flops_band
+    fits = band in ("budgets", None) if isinstance(band, str) or band is None else 0 < band[0] <= band[1] <= 1
+    if not fits:
+        problems.append(f"flops_band must be [low, high] with 0 < low <= high <= 1, 'budgets' or None, but is {band!r}")
+    if not config.spread > 0:
+        problems.append(f"spread must be positive, but is {config.spread}")
     if config.amp not in (None, "bf16", "fp16"):
         problems.append(f"amp must be bf16 or fp16, but is {config.amp!r}")
     if config.amp == "fp16" and device.type == "cpu":

@@ -203,15 +203,15 @@ def test_all_mistakes_of_a_config_in_one_message():
         "amp must be bf16 or fp16, but is 'fp8'",
         "clip_norm must be positive or None, but is 0.0",
         "seed must be 0 or more, but is -1",
-        "flops_band needs 0 < low <= high <= 1, but is [0.6, 0.4]",
-        "spread must be positive or None, but is -0.3",
+        "flops_band must be [low, high] with 0 < low <= high <= 1, 'budgets' or None, but is (0.6, 0.4)",
+        "spread must be positive, but is -0.3",
     ):
         assert problem in str(error.value)
 
 
-def test_a_spread_needs_a_band():
-    with pytest.raises(TrainingError, match=r"spread needs a flops_band to lie in, but is 0\.3 without one"):
-        trained(supernet_of(), spread=0.3)
+def test_a_band_by_an_unknown_name():
+    with pytest.raises(TrainingError, match=r"flops_band must be .*, but is 'budget'"):
+        trained(supernet_of(), flops_band="budget")
 
 
 def test_fp16_needs_a_gpu():

@@ -81,10 +81,11 @@ def _train(workload: Workload, directory: Path) -> None:
     if workload.recipe.stages.num_stages > 1:
         return
     algorithm = workload.recipe.search.algorithms[0]
-    train_stage(workload.model, workload.space, workload.job(algorithm), directory / "supernet")
+    model, space, budgets = workload.model, workload.space, workload.budgets
+    train_stage(model, space, budgets, workload.job(algorithm), directory / "supernet")
     if workload.recipe.baselines.fixed:
         fixed = workload.job(algorithm, fixed=True)
-        train_stage(workload.model, workload.space, fixed, directory / "supernet-fixed")
+        train_stage(model, space, budgets, fixed, directory / "supernet-fixed")
 
 
 def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
