@@ -21,6 +21,7 @@ import pytest
 import cafenet
 from cafenet import api
 from cafenet.cli import main
+from cafenet.detection.config import load_detection_recipe
 from cafenet.recipes import load_recipe, recipe_text
 from cafenet.searching import latency as latencies
 from cafenet.searching import widths
@@ -156,6 +157,10 @@ def test_recipes_take_the_flags_of_the_commands(page):
             recipe, *flags = words[2:]
             output = flags.index("--output")
             load_recipe("demo" if recipe == "mine.yaml" else recipe, flags[:output] + flags[output + 2 :])
+        if words[:2] == ["cafenet", "detect"] and "--output" in words:
+            recipe, *flags = words[2:]
+            output = flags.index("--output")
+            load_detection_recipe(recipe, flags[:output] + flags[output + 2 :])
 
 
 def test_the_commands_of_the_docs_exist(capsys):

@@ -17,7 +17,7 @@ import torch
 from benchmarks.peers import methods
 from benchmarks.peers.methods import METHODS, prepared
 from benchmarks.peers.page import markdown
-from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, training
+from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, trained_for
 from benchmarks.search_results import Results
 
 from cafenet.data import eval_loader
@@ -72,10 +72,10 @@ def measure(work: Task, percent: int, name: str, seed: int, cache: Path, quick: 
     place = _place(cache, work, seed, quick)
     trained = prepared(work, seed, scratch, place / "original")
     start = time.process_time()
-    slim = METHODS[name](work, trained, percent, seed, place / f"{percent}-{name}".replace(" ", "-"))
+    slim = METHODS[name](work, trained, percent, seed, place / "methods")
     search_seconds = time.process_time() - start
-    tuned = train_model(slim, work.example, work.batches(), training(finetune, seed, lr=0.02), quiet=True)
-    fresh = train_model(initialised(slim, seed), work.example, work.batches(), training(scratch, seed), quiet=True)
+    tuned = train_model(slim, work.example, work.batches(), trained_for(finetune, seed, lr=0.02), quiet=True)
+    fresh = train_model(initialised(slim, seed), work.example, work.batches(), trained_for(scratch, seed), quiet=True)
     return {
         "flops": work.flops(slim),
         "params": work.params(slim),

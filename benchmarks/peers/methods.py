@@ -5,12 +5,13 @@ The body of each function is the code that a user needs for it; its lines are co
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from benchmarks.peers.tasks import BATCH_SIZE, Task, training
+from benchmarks.peers.tasks import BATCH_SIZE, Task, trained_for
 from torch import nn
 
 import cafenet
@@ -42,30 +43,33 @@ def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path)
     scores = []
     for number, row in enumerate(rows):
         slim = cafenet.retrain.initialised(space.extract(bins.widths(row), model=trained), seed)
-        config = training(RANDOM_EPOCHS, seed)
+        config = trained_for(RANDOM_EPOCHS, seed)
         slim = cafenet.train_model(
-            slim, task.example, task.batches(), config, directory=place / str(number), quiet=True
+            slim, task.example, task.batches(), config, directory=place / f"random-{percent}-{number}", quiet=True
         )
         scores.append(evaluate(slim, task.validation_batches())["accuracy"])
     return space.extract(bins.widths(rows[int(np.argmax(scores))]), model=trained)
 
 
 def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The fixed pattern, searched greedily, as AutoSlim does."""
-    config = cafenet.SupernetConfig(r=0, beta=0.5)
-    return _searched(task, percent, seed, place, config, cafenet.Greedy())
+    """The fixed pattern over all widths, searched greedily, as AutoSlim does."""
+    supernet = cafenet.SupernetConfig(r=0, beta=0.5)
+    training = replace(trained_for(SUPERNET_EPOCHS, seed), flops_band=None)
+    return _searched(task, percent, seed, place / "fixed", supernet, training, cafenet.Greedy())
 
 
 def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Ours, evolutionary."""
-    population = 30
-    algorithm = cafenet.Evolution(population=population, iterations=NUM_SEARCHED // population)
-    return _searched(task, percent, seed, place, cafenet.SupernetConfig(beta=0.5), algorithm)
+    supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
+    algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
+    return _searched(task, percent, seed, place / f"{percent}", supernet, training, algorithm)
 
 
 def cafenet_r(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Ours, random."""
-    return _searched(task, percent, seed, place, cafenet.SupernetConfig(beta=0.5), cafenet.RandomSearch(NUM_SEARCHED))
+    supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
+    algorithm = cafenet.RandomSearch(NUM_SEARCHED)
+    return _searched(task, percent, seed, place / f"{percent}", supernet, training, algorithm)
 
 
 def torch_pruning(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -128,26 +132,28 @@ METHODS: dict[str, Method] = {
 
 
 def _searched(
-    task: Task, percent: int, seed: int, place: Path, config: cafenet.SupernetConfig, algorithm: Algorithm
+    task: Task,
+    percent: int,
+    seed: int,
+    place: Path,
+    supernet: cafenet.SupernetConfig,
+    training: cafenet.TrainConfig,
+    algorithm: Algorithm,
 ) -> nn.Module:
-    """A supernet from scratch and a search; supernets are shared by budgets and algorithms of one kind and seed."""
-    model = task.build(seed)
-    space = cafenet.trace(model, task.example)
-    supernet = cafenet.supernet_config.build_supernet(model, space, config, seed=seed)
-    cafenet.train_supernet(
-        supernet, task.batches(), training(SUPERNET_EPOCHS, seed), directory=place.parent / f"r{config.r}", quiet=True
-    )
-    [result] = cafenet.search_widths(
-        supernet,
-        task.batches(augmented=False),
+    """A supernet from scratch and a search; algorithms in one place share the supernet."""
+    return cafenet.search(
+        task.build(seed),
+        task.example,
+        task.batches(),
         task.validation_batches(),
         f"{percent}%",
+        supernet=supernet,
+        training=training,
         algorithm=algorithm,
-        config=cafenet.SearchConfig(seed=seed),
-        storage=place / "trials.journal",
+        settings=cafenet.SearchConfig(seed=seed),
+        directory=place,
         quiet=True,
-    )
-    return space.extract(channels=result.channels, model=supernet.model)
+    ).model
 
 
 def _bins(space: cafenet.WidthSpace) -> cafenet.Bins:
@@ -163,6 +169,6 @@ def prepared(task: Task, seed: int, epochs: float, place: Path) -> nn.Module:
     """The original network, trained: what pruning tools begin with."""
     model = task.build(seed)
     trained = cafenet.train_model(
-        model, task.example, task.batches(), training(epochs, seed), directory=place, quiet=True
+        model, task.example, task.batches(), trained_for(epochs, seed), directory=place, quiet=True
     )
     return trained.to(memory_format=torch.contiguous_format)

@@ -81,7 +81,7 @@ def task(name: str) -> Task:
     return Task(name, *cifar_parts())
 
 
-def training(epochs: float, seed: int, lr: float = 0.1) -> TrainConfig:
+def trained_for(epochs: float, seed: int, lr: float = 0.1) -> TrainConfig:
     """The same for every model."""
     schedule = ScheduleConfig(warmup_epochs=min(1.0, epochs / 4))
     return TrainConfig(

@@ -11,9 +11,18 @@ from cafenet.bins import IntArray
 from cafenet.pairing import PairedDifference, compare_paired
 from cafenet.scoring import FloatArray
 
-METRICS = ("tau by accuracy", "tau by loss", "regret by accuracy", "regret by loss")
+METRICS = (
+    "tau by accuracy",
+    "tau by loss",
+    "tau at equal FLOPs by accuracy",
+    "tau at equal FLOPs by loss",
+    "regret by accuracy",
+    "regret by loss",
+)
 PRIMARY = "tau by accuracy"
 """Named before the first supernet was trained."""
+_EQUAL_FLOPS = 0.03
+"""Widths are compared at equal FLOPs when these differ by no more than this share of the full network's."""
 
 
 @dataclass(frozen=True)
@@ -22,16 +31,18 @@ class Truth:
 
     numbers: IntArray
     mean: FloatArray
+    flops: FloatArray
+    """Shares of the full network's."""
     reliability: float
     """Kendall's tau between the labels of two seeds, averaged over pairs of seeds."""
     num_seeds: int
 
 
-def truth(labels: dict[str, dict[str, float]], num_widths: int) -> Truth | None:
-    """The widths that are labelled with every seed so far; None where there are too few."""
+def truth(labels: dict[str, dict[str, float]], flops: FloatArray) -> Truth | None:
+    """The widths that are labelled with every seed so far; None where there are too few. `flops`: shares of all."""
     seeds = sorted({seed for row in labels.values() for seed in row})
     for used in range(len(seeds), 0, -1):
-        numbers = [n for n in range(num_widths) if all(s in labels.get(str(n), {}) for s in seeds[:used])]
+        numbers = [n for n in range(len(flops)) if all(s in labels.get(str(n), {}) for s in seeds[:used])]
         if len(numbers) >= 10:
             table = np.array([[labels[str(number)][seed] for seed in seeds[:used]] for number in numbers])
             pairs = [
@@ -40,7 +51,7 @@ def truth(labels: dict[str, dict[str, float]], num_widths: int) -> Truth | None:
                 for second in range(first)
             ]
             reliability = float(np.mean(pairs)) if pairs else float("nan")
-            return Truth(np.array(numbers), table.mean(axis=1), reliability, used)
+            return Truth(np.array(numbers), table.mean(axis=1), flops[numbers], reliability, used)
     return None
 
 
@@ -50,9 +61,19 @@ def measures(row: dict[str, Any], known: Truth) -> dict[str, float]:
     return {
         "tau by accuracy": float(kendalltau(accuracy, known.mean).statistic),
         "tau by loss": float(kendalltau(-loss, known.mean).statistic),
+        "tau at equal FLOPs by accuracy": tau_at_equal_flops(accuracy, known),
+        "tau at equal FLOPs by loss": tau_at_equal_flops(-loss, known),
         "regret by accuracy": regret(accuracy, known.mean),
         "regret by loss": regret(-loss, known.mean),
     }
+
+
+def tau_at_equal_flops(scores: FloatArray, known: Truth) -> float:
+    """Kendall's tau over the pairs of widths that cost about the same: what a search under one budget needs."""
+    first, second = np.triu_indices(len(scores), 1)
+    near = abs(known.flops[first] - known.flops[second]) <= _EQUAL_FLOPS
+    first, second = first[near], second[near]
+    return float(np.mean(np.sign(scores[first] - scores[second]) * np.sign(known.mean[first] - known.mean[second])))
 
 
 def regret(scores: FloatArray, labels: FloatArray) -> float:

@@ -24,6 +24,8 @@ from cafenet.train import TrainConfig, train_supernet
 
 EPOCHS = 30
 NUM_CALIBRATION, EVAL_BATCH = 512, 256
+BALANCED = (0.5, 0.7, 1.0)
+"""Shares of all groups whose accuracy tells whether a supernet makes use of more channels."""
 FIXED = SupernetConfig(r=0, beta=BETA)
 NEAR = {"flops_band": (0.3, 0.7), "spread": 0.3}
 
@@ -85,11 +87,13 @@ def ranked(task: Task, way: Way, seed: int) -> dict[str, Any]:
     calibration = hold_examples(eval_loader(task.train), "training data", num_examples=NUM_CALIBRATION)
     validation = hold_examples(eval_loader(task.validation), "validation data")
     scores = [scored(supernet, row, calibration, validation) for row in task.taken]
+    balanced = [np.maximum(1, np.rint(share * task.bins.num_bins).astype(np.int64)) for share in BALANCED]
     return {
         "train_seconds": round(train_seconds, 1),
         "score_seconds": round(time.process_time() - start, 1),
         "accuracy": [round(accuracy, 3) for accuracy, _ in scores],
         "loss": [round(loss, 5) for _, loss in scores],
+        "balanced": [round(scored(supernet, row, calibration, validation)[0], 3) for row in balanced],
     }
 
 

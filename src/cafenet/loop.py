@@ -4,8 +4,13 @@ import math
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import torch
+from torch.utils._pytree import tree_map
+
+from cafenet.checkpoint import read_checkpoint
 from cafenet.distributed import Processes
 from cafenet.feed import Feed
 from cafenet.interrupts import graceful_stop
@@ -43,6 +48,33 @@ class SteppedTraining(ABC):
     def _save(self) -> None:
         """Write a checkpoint."""
 
+    @abstractmethod
+    def _state(self) -> dict[str, Any]:
+        """All that a run continues from; of random numbers, every process's own."""
+
+    def _saved(self, checkpoint: Path | None, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """What to continue from, in every process what the first has; None begins anew.
+
+        Only the first one's disk is read, and without a checkpoint the others begin with the first one's state.
+        """
+        saved = None
+        if checkpoint is not None and self.team.is_first:
+            saved = read_checkpoint(checkpoint, identity)
+        if self.team.size > 1:
+            start = self._state()  # asks every process
+            saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
+        return saved
+
+    def _random_state(self, device: torch.device) -> list[Any]:
+        cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return self.team.gather((torch.get_rng_state(), cuda))
+
+    def _set_random_state(self, states: list[Any], device: torch.device) -> None:
+        cpu, cuda = states[self.team.rank]
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda, device)
+
     def _run_steps(self, journal: Journal, max_steps: int | None) -> TrainResult:
         """Train up to the end, or to `max_steps`; Ctrl-C and SIGTERM save first."""
         last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
@@ -74,3 +106,7 @@ class SteppedTraining(ABC):
                     self._save()
                 if is_last:
                     return
+
+
+def _on_cpu(leaf: Any) -> Any:
+    return leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf

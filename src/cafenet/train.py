@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset
 
-from cafenet.checkpoint import read_checkpoint, write_checkpoint
+from cafenet.checkpoint import write_checkpoint
 from cafenet.distributed import Processes, processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
@@ -255,8 +255,6 @@ class _Trainer(SteppedTraining):
 
     def _state(self) -> dict[str, Any]:
         """All that a run continues from; of random numbers, every process's own."""
-        device = self.supernet.device
-        cuda_rng = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
         return {
             "step": self.step,
             "last_loss": self.last_loss,
@@ -264,7 +262,7 @@ class _Trainer(SteppedTraining):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "generator": self.supernet.generator.get_state(),
-            "rng": self.team.gather((torch.get_rng_state(), cuda_rng)),
+            "rng": self._random_state(self.supernet.device),
         }
 
     def _save(self) -> None:
@@ -283,12 +281,7 @@ class _Trainer(SteppedTraining):
     def _restore(self) -> None:
         """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
         torch.manual_seed(self.config.seed + self.team.rank)
-        saved = None
-        if self.checkpoint is not None and self.team.is_first:
-            saved = read_checkpoint(self.checkpoint, self._identity())
-        if self.team.size > 1:
-            start = self._state()
-            saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
+        saved = self._saved(self.checkpoint, self._identity())
         if saved is None:
             return
         self.supernet.model.load_state_dict(saved["model"])
@@ -296,19 +289,12 @@ class _Trainer(SteppedTraining):
         self.scaler.load_state_dict(saved["scaler"])
         self.supernet.generator.set_state(saved["generator"])
         self.step, self.last_loss = saved["step"], saved["last_loss"]
-        cpu_rng, cuda_rng = saved["rng"][self.team.rank]
-        torch.set_rng_state(cpu_rng)
-        if cuda_rng is not None:
-            torch.cuda.set_rng_state(cuda_rng, self.supernet.device)
+        self._set_random_state(saved["rng"], self.supernet.device)
 
     def _kept_checkpoint(self) -> str:
         if self.checkpoint is None or not self.checkpoint.exists():
             return ""
         return f"; the last checkpoint is kept in {self.directory}"
-
-
-def _on_cpu(leaf: Any) -> Any:
-    return leaf.cpu() if isinstance(leaf, Tensor) else leaf
 
 
 def _from_checkpointing(error: BaseException) -> bool:

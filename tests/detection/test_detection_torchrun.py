@@ -1,4 +1,4 @@
-"""Two processes under torchrun learn what one process learns that accumulates their micro-batches."""
+"""Two processes under torchrun, stopped and continued, learn what one learns that accumulates their micro-batches."""
 
 import json
 import os
@@ -29,6 +29,7 @@ def test_two_processes_equal_one_that_accumulates(tmp_path):
     for name, tensor in alone.items():
         assert torch.equal(first[name], second[name]), name
         torch.testing.assert_close(first[name], tensor, rtol=1e-4, atol=1e-6)
-    lines = [json.loads(line) for line in (tmp_path / "log" / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [1, 2]  # one process writes the log
+    lines = [json.loads(line) for line in (tmp_path / "disk-0" / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2]
+    assert not (tmp_path / "disk-1").exists()  # one process writes, and what it wrote serves all after a stop
     assert lines[0]["lr"] == 0.08 * 4 / 256

@@ -89,7 +89,12 @@ def test_a_search_from_start_to_end(tmp_path, framework):
     assert sizes[0] < sizes[1]
     slim.eval()
     with torch.no_grad():
-        assert len(slim([found[0][0]])) == 1
+        (detections,) = slim([found[0][0]])
+    height, width = found[0][0].shape[1:]
+    assert detections["boxes"].shape == (len(detections["scores"]), 4)
+    assert (detections["boxes"] >= 0).all()
+    assert (detections["boxes"] <= torch.tensor([width, height, width, height])).all()
+    assert ((detections["scores"] > 0) & (detections["scores"] <= 1)).all()
 
 
 def test_the_metric_gives_every_example_the_same_value_each_time(tmp_path):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from cafenet.checkpoint import read_checkpoint, write_checkpoint
+from cafenet.checkpoint import write_checkpoint
 from cafenet.detection.detectors import Detector
 from cafenet.detection.pictures import Pictures, loader
 from cafenet.distributed import processes
@@ -110,6 +110,7 @@ class _Trainer(SteppedTraining):
         )
         super().__init__(feed, team, config.epochs, config.checkpoint_every)
         self.detector, self.config, self.directory = detector, config, directory
+        self._checkpoint = None if directory is None else directory / "detector.pt"
         self.images_per_step = config.batch_size * config.accumulate * team.size
         if config.channels_last:
             detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -180,34 +181,30 @@ class _Trainer(SteppedTraining):
             "steps": self.total_steps,
         }
 
-    def _save(self) -> None:
-        if self.directory is None:
-            return
-        cuda = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None
-        state = {
-            "identity": self._identity(),
+    def _state(self) -> dict[str, Any]:
+        return {
             "step": self.step,
             "last_loss": self.last_loss,
             "model": self.detector.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "rng": self.team.gather((torch.get_rng_state(), cuda)),
+            "rng": self._random_state(self.device),
         }
+
+    def _save(self) -> None:
+        if self._checkpoint is None:
+            return
+        state = self._state()
         if self.team.is_first:
-            write_checkpoint(self.directory / "detector.pt", state)
+            write_checkpoint(self._checkpoint, {"identity": self._identity(), **state})
         self.team.barrier()
 
     def _restore(self) -> None:
-        """Continue from the directory's checkpoint, else begin at the seed; all processes read the same file."""
+        """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
         torch.manual_seed(self.config.seed + self.team.rank)
-        saved = None
-        if self.directory is not None:
-            saved = read_checkpoint(self.directory / "detector.pt", self._identity())
+        saved = self._saved(self._checkpoint, self._identity())
         if saved is None:
             return
         self.detector.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.step, self.last_loss = saved["step"], saved["last_loss"]
-        cpu, cuda = saved["rng"][self.team.rank]
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state(cuda, self.device)
+        self._set_random_state(saved["rng"], self.device)
