@@ -33,13 +33,13 @@ def markdown(results: Results) -> str:
         f"CIFAR-10 at 16x16, {NUM_TRAIN:,} training, {NUM_VALIDATION:,} validation and 5,000 test images;",
         f"{NUM_WIDTHS} widths between {BAND[0]:.0%} and {BAND[1]:.0%} of FLOPs. A label is the test accuracy after",
         f"{LABEL_EPOCHS} epochs from scratch. A supernet is trained for {EPOCHS} epochs (or as its name says); it",
-        "scores every width by its best candidate, batch norm recalibrated. Tau is Kendall's, over all pairs of widths",
-        "or over those whose FLOPs differ by no more than 3% of the full network's. Regret is the best label minus that",
-        f"of the width with the highest score. The primary metric, named before the first run, is {PRIMARY}; differences",
-        "to the fixed pattern are paired by seed, with 95% intervals, bold where these do not hold zero. *Near the",
-        "budgets* samples widths of 30% to 70% of FLOPs whose groups' shares lie close together (`flops_band`,",
-        "`spread`), which is the default of a search for 50%; the others sample uniformly over bins, as in the paper.",
-        "Two floors need no supernet: FLOPs, and the sum of the logarithms of the groups' shares.",
+        "scores every width by its best candidate, batch norm recalibrated. Tau is Kendall's, over all pairs of",
+        "widths or over those whose FLOPs differ by no more than 3% of the full network's. Regret is the best label",
+        "minus that of the width with the highest score. The primary metric, named before the first run, is",
+        f"{PRIMARY}; differences to the fixed pattern are paired by seed, with 95% intervals, bold where these do not",
+        "hold zero. *Near the budgets* samples widths of 30% to 70% of FLOPs whose groups' shares lie close together",
+        "(`flops_band`, `spread`), which is the default of a search for 50%; the others sample uniformly over bins, as",
+        "in the paper. Two floors need no supernet: FLOPs, and the sum of the logarithms of the groups' shares.",
     ]
     for name in BUILDERS:
         lines += _network(results, task(name))

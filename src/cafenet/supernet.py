@@ -119,9 +119,14 @@ class Supernet(nn.Module):
         """The subnets that stand for a width vector."""
         return self.pattern.candidates(self.binned, taken, self.generator)
 
-    def step(self, batch: Batch, loss_fn: LossFunction, *, random_candidate: bool = False) -> Step:
-        """Sample a width, find its best candidate without a trace, and return that one's loss with its graph."""
-        pick = self.pick([batch], loss_fn, random_candidate=random_candidate)
+    def step(
+        self, batch: Batch, loss_fn: LossFunction, *, taken: IntArray | None = None, random_candidate: bool = False
+    ) -> Step:
+        """Sample a width, find its best candidate without a trace, and return that one's loss with its graph.
+
+        taken: a width of your own instead, in bins; `supernet.sample((0.35, 0.65))` for one near half the FLOPs.
+        """
+        pick = self.pick([batch], loss_fn, taken=taken, random_candidate=random_candidate)
         return Step(self.loss(batch, pick, loss_fn), pick)
 
     def pick(

@@ -461,3 +461,11 @@ def test_a_plain_loop_of_the_users_own():
         optimizer.zero_grad()
         losses.append(step.loss.item())
     assert np.mean(losses[-10:]) < 0.6 * np.mean(losses[:10])
+
+
+def test_a_step_trains_the_width_that_it_is_given():
+    supernet = supernet_of(seed=4)
+    step = supernet.step(batch(), cross_entropy, taken=np.array([2, 1]))
+    assert step.pick.taken.tolist() == [2, 1]
+    assert [len(units) for units in step.pick.subnets[0].units] == supernet.binned.bins.widths(np.array([2, 1])).tolist()
+    assert step.loss.item() == supernet.loss(batch(), step.pick, cross_entropy).item()
