@@ -20,7 +20,7 @@ from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
 
-SUPERNET_EPOCHS = 30
+SUPERNET_EPOCHS = 20
 NUM_SEARCHED = 300
 RANDOM_WIDTHS, RANDOM_EPOCHS = 5, 4
 

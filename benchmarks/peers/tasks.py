@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 import cafenet
 from cafenet.data import Augmentation, ImageData, eval_loader, train_loader
 from cafenet.models import load_model
+from cafenet.models.mobilenet_v2 import mobilenet_v2
 from cafenet.optim import OptimizerConfig, ScheduleConfig
 from cafenet.train import TrainConfig
 
@@ -22,8 +23,8 @@ PERCENTS = (50, 25)
 SIZE = 16
 
 
-def resnet(channels: tuple[int, ...] = (16, 32, 64), num_blocks: int = 2) -> nn.Module:
-    """A stem and three stages of two blocks, 5.2M FLOPs at 16x16."""
+def resnet(channels: tuple[int, ...] = (12, 24, 48), num_blocks: int = 2) -> nn.Module:
+    """A stem and three stages of two blocks, 3.8M FLOPs at 16x16."""
     layers: list[nn.Module] = [nn.Conv2d(3, channels[0], 3, 1, 1, bias=False), nn.BatchNorm2d(channels[0]), nn.ReLU()]
     before = channels[0]
     for stage, after in enumerate(channels):
@@ -34,8 +35,8 @@ def resnet(channels: tuple[int, ...] = (16, 32, 64), num_blocks: int = 2) -> nn.
 
 
 BUILDERS: dict[str, Callable[[], nn.Module]] = {
-    "mobilenet_v2": lambda: load_model("cafenet:cifar_mobilenet_v2", width=0.25),
-    "vgg": lambda: load_model("cafenet:cifar_vgg19", width=0.125),
+    "mobilenet_v2": lambda: mobilenet_v2(10, width=0.35, stem_stride=2, stage_strides=(1, 1, 2, 1, 1, 2, 1)),
+    "vgg": lambda: load_model("cafenet:cifar_vgg11", width=0.25),
     "resnet": resnet,
 }
 
