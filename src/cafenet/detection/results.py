@@ -14,6 +14,8 @@ from cafenet.runs.results import count
 
 COLUMNS = ("mAP", "ap50", "ap75", "small", "medium", "large")
 HEADS = ("mAP", "AP50", "AP75", "small", "medium", "large")
+_NUM_SHOWN = 3
+"""Of these, in the terminal."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +94,16 @@ def from_document(document: dict[str, Any]) -> list[DetectorRow]:
 
 
 def results_table(rows: Sequence[DetectorRow], references: Sequence[DetectionReference], title: str = "") -> Table:
-    """For the terminal: measured rows, then published ones, marked as such."""
+    """For the terminal: measured rows, then published ones, marked as such; what fits into 80 columns."""
     table = Table(
         title=title,
-        caption="Average precision in %, after the last epoch. FLOPs (one multiply-add is one) of backbone and FPN.",
+        caption="Average precision in %, after the last epoch; sizes and classes are in the report. FLOPs (one "
+        "multiply-add is one) of backbone and FPN.",
     )
-    for name in ("backbone", "FLOPs", "params", *HEADS):
-        table.add_column(name, justify="left" if name == "backbone" else "right")
+    for name in ("backbone", "FLOPs", "params", *HEADS[:_NUM_SHOWN]):
+        table.add_column(name, justify="left" if name == "backbone" else "right", no_wrap=True)
     for row in rows:
-        scores = [row.shown(column) for column in COLUMNS]
+        scores = [row.shown(column) for column in COLUMNS[:_NUM_SHOWN]]
         table.add_row(row.backbone, count(row.flops), count(row.params), *scores, end_section=row is rows[-1])
     for each in references:
         table.add_row(f"{each.backbone} (published)", "", "", each.mAP, style="dim")
