@@ -65,6 +65,13 @@ def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Pa
     return _searched(task, percent, seed, place / f"{percent}", supernet, training, algorithm)
 
 
+def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Ours, by trend."""
+    supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
+    algorithm = cafenet.Trend(NUM_SEARCHED)
+    return _searched(task, percent, seed, place / f"{percent}", supernet, training, algorithm)
+
+
 def cafenet_r(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Ours, random."""
     supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
@@ -128,6 +135,7 @@ METHODS: dict[str, Method] = {
     "ModelOpt FastNAS": fastnas,
     "CafeNet-E": cafenet_e,
     "CafeNet-R": cafenet_r,
+    "CafeNet-T": cafenet_t,
 }
 
 

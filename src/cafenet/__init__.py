@@ -35,6 +35,7 @@ from cafenet.searching.greedy import Greedy
 from cafenet.searching.latency import LatencySettings, measure_latency
 from cafenet.searching.random_search import RandomSearch
 from cafenet.searching.result import SearchResult
+from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig, search_widths
 from cafenet.slim_file import load, save
 from cafenet.space import Frozen, Slot, WidthGroup, WidthSpace
@@ -87,6 +88,7 @@ __all__ = [
     "TraceError",
     "TrainConfig",
     "TrainingError",
+    "Trend",
     "Verification",
     "WidthError",
     "WidthGroup",

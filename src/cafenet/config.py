@@ -10,6 +10,7 @@ from cafenet.searching.evolution import Evolution
 from cafenet.searching.greedy import Greedy
 from cafenet.searching.latency import LatencySettings
 from cafenet.searching.random_search import RandomSearch
+from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig
 from cafenet.stages import StagesConfig
 from cafenet.supernet_config import SupernetConfig
@@ -54,12 +55,13 @@ class SearchSection:
 
     budget: str = "50%"
     """50%, 150M, 1.5M params, 12ms; + between caps that must all hold, commas between several budgets."""
-    algorithms: tuple[Literal["evolution", "random", "greedy"], ...] = ("evolution",)
+    algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("evolution",)
     """CafeNet-E is evolution, CafeNet-R is random; each gives a model of its own."""
     metric: Literal["accuracy", "negative_loss"] = "accuracy"
     evolution: Evolution = field(default_factory=Evolution)
     random: RandomSearch = field(default_factory=RandomSearch)
     greedy: Greedy = field(default_factory=Greedy)
+    trend: Trend = field(default_factory=Trend)
     settings: SearchConfig = field(default_factory=SearchConfig)
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
     latency: LatencySettings = field(default_factory=LatencySettings)

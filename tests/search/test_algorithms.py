@@ -11,9 +11,10 @@ from cafenet.searching.evolution import Evolution
 from cafenet.searching.greedy import Greedy
 from cafenet.searching.random_search import RandomSearch
 from cafenet.searching.surrogate import draw_promising, predict
+from cafenet.searching.trend import Trend
 
 EVOLUTIONS = [Evolution(), Evolution(screened=1)]
-ALGORITHMS = [*EVOLUTIONS, RandomSearch(), Greedy()]
+ALGORITHMS = [*EVOLUTIONS, RandomSearch(), Greedy(), Trend()]
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
 every_sampling_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS[:3], ids=repr)
 
@@ -150,7 +151,7 @@ def test_one_feasible_vector_is_proposed_and_that_is_all(algorithm, num_bins, li
     assert fitting.tolist() == [[1] * space.num_bins.size]
 
 
-@every_algorithm
+@pytest.mark.parametrize("algorithm", ALGORITHMS[:4], ids=repr)  # a trend proposes parts of the budget, and settles
 def test_a_budget_that_allows_everything(algorithm):
     space = feasible([3, 3], 6)
     assert [3, 3] in rows_of(proposed(algorithm, space)[0]).tolist()
@@ -180,7 +181,7 @@ def test_scores_of_any_kind_lead_to_an_end(algorithm, value):
 @every_algorithm
 def test_a_name_and_a_number_for_progress(algorithm):
     space = feasible([9] * 5, 27)
-    assert algorithm.name in ("evolution", "random", "greedy")
+    assert algorithm.name in ("evolution", "random", "greedy", "trend")
     assert 1 <= algorithm.num_widths(space) <= 2000
 
 

@@ -25,7 +25,7 @@ class Misled(TableScorer):
         return Score(float(self._exact(taken)) if exact else score.value, 0, 3, 100, is_complete, 0.0, None)
 
 
-def picked(space, rows, scorer=None, min_usage=0.0, num_finalists=5, refuses=lambda scored: None):
+def picked(space, rows, scorer=None, min_usage=0.0, num_finalists=5, refuses=lambda scored: None, settled=None):
     """The pick after these rows were proposed, and what was scored exactly."""
     scorer = Misled() if scorer is None else scorer
     contest = Contest(scorer, TrialStore(None, space.bins, {}), lambda taken: {"flops": 1.0}, "search")
@@ -37,6 +37,7 @@ def picked(space, rows, scorer=None, min_usage=0.0, num_finalists=5, refuses=lam
         min_usage=min_usage,
         num_finalists=num_finalists,
         refuses=refuses,
+        settled=None if settled is None else np.array(settled),
     )
     return best.taken, [taken for taken, exact in scorer.asked if exact]
 
@@ -51,6 +52,23 @@ def test_the_exact_score_decides_among_the_finalists():
     assert sorted(exact) == [(2, 8), (6, 3), (8, 1)]
     best, exact = picked(SPACE, [[2, 8], [6, 3], [4, 4], [8, 1]], Misled(lambda taken: taken[0]), num_finalists=1)
     assert (best, exact) == ((2, 8), [(2, 8)])
+
+
+def test_widths_that_an_algorithm_settles_on_are_tried_in_turn_whatever_their_score():
+    rows, settled = [[2, 8], [6, 3], [8, 1]], [[5, 5], [4, 6], [9, 1]]
+    scorer = Misled(exact=lambda taken: taken[0])
+    assert picked(SPACE, rows, scorer, settled=settled) == ((5, 5), [(5, 5)])  # no more than needed is scored
+
+    def refuses(scored):
+        return "too slow" if scored.taken == (5, 5) else None
+
+    scorer = Misled(exact=lambda taken: taken[0])
+    assert picked(SPACE, rows, scorer, settled=settled, refuses=refuses) == ((4, 6), [(5, 5), (4, 6)])
+    best, exact = picked(SPACE, rows, Misled(), settled=[[2, 6]], min_usage=0.99)
+    assert sum(best) == 10
+    assert best == exact[0]
+    with pytest.raises(BudgetError, match=r"none does \(3 refused; the last: no\)"):
+        picked(SPACE, rows, Misled(), settled=settled, refuses=lambda scored: "no")
 
 
 def test_equal_scores_are_settled_by_the_width():

@@ -25,6 +25,7 @@ from cafenet.searching.evolution import Evolution
 from cafenet.searching.greedy import Greedy
 from cafenet.searching.latency import LatencySettings, measure_latency
 from cafenet.searching.random_search import RandomSearch
+from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig, search_widths
 from cafenet.supernet import Supernet
 
@@ -32,7 +33,7 @@ IMAGES, LABELS = VALIDATION.tensors
 IMAGE = torch.zeros(1, 3, 4, 4)
 SHORT = Evolution(population=10, iterations=3, num_parents=4)
 SCORING = ScoringConfig(batch_size=32, min_examples=16)
-ALGORITHMS = [SHORT, replace(SHORT, screened=1), RandomSearch(samples=25), Greedy(step=0.1)]
+ALGORITHMS = [SHORT, replace(SHORT, screened=1), RandomSearch(samples=25), Greedy(step=0.1), Trend(samples=25)]
 
 
 def search(supernet, budget="50%", **options):

@@ -224,6 +224,7 @@ class Workload:
             "evolution": search.evolution,
             "random": search.random,
             "greedy": search.greedy,
+            "trend": search.trend,
         }
         supernet = replace(recipe.supernet, pattern="locally_free", r=0) if fixed else recipe.supernet
         training = replace(recipe.train, seed=recipe.seed)

@@ -10,7 +10,7 @@ from cafenet.bins import IntArray
 from cafenet.scoring import FloatArray
 from cafenet.searching.feasible import Feasible
 
-METHODS = {"evolution": "CafeNet-E", "random": "CafeNet-R", "greedy": "CafeNet-G"}
+METHODS = {"evolution": "CafeNet-E", "random": "CafeNet-R", "greedy": "CafeNet-G", "trend": "CafeNet-T"}
 """How tables name what each algorithm finds."""
 
 
@@ -28,7 +28,10 @@ class Proposal:
 
 
 Proposals: TypeAlias = Generator[Proposal, FloatArray, None]
-"""Yields proposals, receives the scores of their rows (higher is better)."""
+"""Yields proposals, receives the scores of their rows (higher is better). The highest score wins."""
+
+SettledProposals: TypeAlias = Generator[Proposal, FloatArray, IntArray]
+"""Such a one that returns the rows that it settles on, best first, whatever their scores."""
 
 
 class Algorithm(Protocol):
@@ -41,7 +44,7 @@ class Algorithm(Protocol):
         """About how many widths it will propose, for progress."""
         ...
 
-    def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals:
+    def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals | SettledProposals:
         """Propose until done."""
         ...
 

@@ -20,7 +20,7 @@ from cafenet.examples import Data
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
-from cafenet.searching.algorithm import Algorithm, Proposals
+from cafenet.searching.algorithm import Algorithm, Proposals, SettledProposals
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.contest import Contest
 from cafenet.searching.evolution import Evolution
@@ -132,11 +132,12 @@ class WidthSearch:
         contest = Contest(self.scorer, store, self._costs, name, progress)
         measured: dict[str, float] = {}
         try:
-            _drive(self.algorithm.proposals(feasible, np.random.default_rng((seed, 0))), contest)
+            settled = _drive(self.algorithm.proposals(feasible, np.random.default_rng((seed, 0))), contest)
             best = pick_best(
                 contest,
                 feasible,
                 np.random.default_rng((seed, 1)),
+                settled=settled,
                 min_usage=self.config.min_usage,
                 num_finalists=self.config.num_finalists,
                 refuses=partial(self._refusal, budget, measured),
@@ -214,14 +215,15 @@ class WidthSearch:
         }
 
 
-def _drive(proposals: Proposals, contest: Contest) -> None:
-    """Score what is proposed until nothing more is."""
+def _drive(proposals: Proposals | SettledProposals, contest: Contest) -> IntArray | None:
+    """Score what is proposed until nothing more is; returns what the algorithm settles on, if it does."""
     try:
         proposal = next(proposals)
         while True:
             proposal = proposals.send(contest.values(proposal))
-    except StopIteration:
-        pass
+    except StopIteration as end:
+        settled: IntArray | None = end.value
+        return settled
 
 
 class _Progress:

@@ -1,0 +1,133 @@
+"""Search by trend: score widths about the budget, fit their scores, settle on the best width of the fit.
+
+A score of one width is noisy, and the best of many is the luckiest. But accuracy follows the widths closely in a simple
+way: score = a + sum of b_g log(width_g), with a worth b_g > 0 of each group. Some hundred scores about the budget say
+what each group is worth; the width that maximises the sum under the budget needs no luck. Smallest example: two groups
+that cost the same a channel, worth 2 and 1, and a budget of 9 channels: 6 and 3.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cafenet.bins import IntArray
+from cafenet.errors import ScoringError
+from cafenet.scoring import FloatArray
+from cafenet.searching.algorithm import Proposal, SettledProposals, distinct
+from cafenet.searching.feasible import Feasible
+
+_RIDGE = 0.05
+"""Share of the widths' own variance that is added to it."""
+_LEAST_WORTH = 0.1
+"""Of the mean worth: wider never hurts, whatever noise says."""
+_FARTHEST = 4.0
+"""Widths of the fit are at most that many times narrower or wider than uniform ones, beyond which nothing was seen."""
+_LEAST_USED = 0.6
+"""Of the budget, by widths that are scored."""
+_STEPS = (1, 2, 4, 8, 16)
+_NUM_LEVELS = 160
+_NUM_SETTLED = 20
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Score `samples` widths about the budget, their shares `spread` apart, and take the best width of their trend."""
+
+    samples: int = 300
+    spread: float = 0.3
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ScoringError(f"samples must be at least 1, but got {self.samples}")
+        if not self.spread > 0:
+            raise ScoringError(f"spread must be positive, but got {self.spread}")
+
+    @property
+    def name(self) -> str:
+        """What results are labelled with."""
+        return "trend"
+
+    def num_widths(self, feasible: Feasible) -> int:
+        """As many as asked for, or all that there are."""
+        return min(self.samples, feasible.bins.search_space_size)
+
+    def proposals(self, feasible: Feasible, rng: np.random.Generator) -> SettledProposals:
+        """One proposal, none of which may be dropped; then the widths that the fit likes best, best first."""
+        taken = distinct(sample_balanced(feasible, self.samples, self.spread, rng))
+        values = yield Proposal(taken, num_kept=len(taken), label="width")
+        return best_of_trend(feasible, fit_worths(np.log(feasible.bins.widths(taken)), values))
+
+
+def sample_balanced(feasible: Feasible, n: int, spread: float, rng: np.random.Generator) -> IntArray:
+    """n vectors that use various parts of the budget, the logarithms of the groups' shares this far apart.
+
+    Were all of them as wide as the budget allows, they would tell what a group is worth beside another, but not what
+    all of them are worth together, and the fit would overdo the differences.
+    """
+    num_bins = feasible.num_bins
+    levels = np.exp(np.linspace(1.0, -7.0, _NUM_LEVELS))[:, None]
+    rows = np.empty((n, num_bins.size), dtype=np.int64)
+    for number in range(n):
+        shares = levels * np.exp(spread * rng.standard_normal(num_bins.size))
+        near = np.clip(np.rint(shares * num_bins), 1, num_bins).astype(np.int64)
+        fits = feasible.usage(near) <= rng.uniform(_LEAST_USED, 1.0)
+        rows[number] = near[np.argmax(fits)] if fits.any() else near[-1]  # the smallest subnet, which always fits
+    return rows
+
+
+def fit_worths(logarithms: FloatArray, values: FloatArray) -> FloatArray:
+    """What each group's logarithm adds to the score: a ridge regression, none far below the mean."""
+    centred = logarithms - logarithms.mean(axis=0)
+    variance = float(centred.var(axis=0).mean())
+    if variance == 0:
+        return np.ones(logarithms.shape[1])
+    ridge = _RIDGE * len(values) * variance * np.eye(logarithms.shape[1])
+    worths: FloatArray = np.linalg.solve(centred.T @ centred + ridge, centred.T @ (values - values.mean()))
+    mean = float(worths.mean())
+    return np.maximum(worths, _LEAST_WORTH * mean) if mean > 0 else np.ones_like(worths)
+
+
+def best_of_trend(feasible: Feasible, worths: FloatArray) -> IntArray:
+    """The widths under the budget whose logarithms are worth most, best first: exchanges of bins from uniform ones."""
+    uniform = feasible.uniform()
+    low = np.maximum(np.ceil(uniform / _FARTHEST), 1).astype(np.int64)
+    high = np.minimum(np.floor(uniform * _FARTHEST), feasible.num_bins).astype(np.int64)
+    seen: dict[tuple[int, ...], float] = {}
+    current, value = uniform, _worth(feasible, worths, uniform[None])[0]
+    while True:
+        seen[tuple(current.tolist())] = value
+        rows = _exchanges(current, low, high)
+        rows = rows[feasible.fits(rows)]
+        if len(rows) == 0:
+            break
+        gains = _worth(feasible, worths, rows)
+        best = int(np.argmax(gains))
+        for number in np.argsort(-gains)[:_NUM_SETTLED]:
+            seen[tuple(rows[number].tolist())] = gains[number]
+        if not gains[best] > value:
+            break
+        current, value = rows[best], gains[best]
+    ranked = sorted(seen, key=lambda row: (-seen[row], row))[:_NUM_SETTLED]
+    return np.array(ranked, dtype=np.int64)
+
+
+def _worth(feasible: Feasible, worths: FloatArray, rows: IntArray) -> FloatArray:
+    result: FloatArray = np.log(feasible.bins.widths(rows)) @ worths
+    return result
+
+
+def _exchanges(taken: IntArray, low: IntArray, high: IntArray) -> IntArray:
+    """Some bins more for one group, and some fewer for another or none."""
+    groups = np.arange(len(taken))
+    rows = []
+    for more in _STEPS:
+        wider = taken + more * np.eye(len(taken), dtype=np.int64)
+        rows.append(wider)
+        for fewer in _STEPS:
+            for group in groups:
+                exchanged = wider.copy()
+                exchanged[:, group] -= fewer
+                rows.append(exchanged)
+    found = np.concatenate(rows)
+    inside = ((found >= low) & (found <= high)).all(axis=1)
+    return found[inside]

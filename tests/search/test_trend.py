@@ -1,0 +1,111 @@
+"""The search by trend: what it scores, what it fits, and what it settles on."""
+
+import numpy as np
+import pytest
+from searching import binned, every_vector, feasible
+
+from cafenet.errors import ScoringError
+from cafenet.searching.budget import Budget, Cap
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.trend import Trend, best_of_trend, fit_worths, sample_balanced
+
+WORTHS = np.array([2.0, 1.0, 0.5, 1.5])
+
+
+def settled(algorithm, space, value, seed=0):
+    """The rows that a search settles on."""
+    search = algorithm.proposals(space, np.random.default_rng(seed))
+    proposal = next(search)
+    with pytest.raises(StopIteration) as end:
+        search.send(value(proposal.taken))
+    return end.value.value
+
+
+def law(taken, worths=WORTHS):
+    return np.log(taken) @ worths
+
+
+def test_the_example_of_the_module():
+    """Worth 2 and 1 at the same price: two channels of three for the first."""
+    space = feasible([8, 8], 9)
+    assert settled(Trend(), space, lambda taken: law(taken, np.array([2.0, 1.0])))[0].tolist() == [6, 3]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_optimum_of_the_law_is_settled_on_although_scores_are_noisy(seed):
+    space = feasible([24, 24, 24, 24], 40)
+    rows = every_vector([24] * 4)
+    best = law(rows[space.fits(rows)]).max()
+    rng = np.random.default_rng(seed)
+    found, seen = [], []
+
+    def noisy(taken):
+        values = law(taken) + 0.3 * rng.standard_normal(len(taken))
+        seen.append(law(taken)[values.argmax()])
+        return values
+
+    found = settled(Trend(samples=300), space, noisy, seed)
+    regret, regret_of_luckiest = best - law(found[0][None])[0], best - seen[0]
+    assert regret < 0.1
+    assert regret < 0.7 * regret_of_luckiest
+
+
+def test_what_it_settles_on_comes_best_first_and_fits():
+    space = feasible([24, 24, 24, 24], 40)
+    rows = best_of_trend(space, WORTHS)
+    values = law(rows)
+    assert len(rows) == len(np.unique(rows, axis=0)) == 20
+    assert (np.diff(values) <= 1e-9).all()
+    assert space.fits(rows).all()
+    assert space.usage(rows)[0] > 0.97
+
+
+def test_scored_widths_use_parts_of_the_budget_and_lie_about_one_share():
+    bins = binned(200, 100, 50, 200)
+    costs = {"flops": lambda widths: widths[:, :-1].astype(float).prod(axis=1) ** (1 / 3) + widths[:, -1]}
+    space = Feasible(bins, costs, Budget("x", (Cap("flops", 120.0),)))
+    rows = sample_balanced(space, 400, 0.2, np.random.default_rng(0))
+    usage = space.usage(rows)
+    assert usage.max() <= 1
+    assert np.quantile(usage, [0.1, 0.5, 0.9]) == pytest.approx([0.64, 0.8, 0.96], abs=0.04)
+    logarithms = np.log(rows / np.array([200, 100, 50, 200]))
+    apart = (logarithms - logarithms.mean(axis=1, keepdims=True)).std(axis=1, ddof=1).mean()
+    assert apart == pytest.approx(0.2, rel=0.15)
+
+
+def test_worths_are_found_and_never_far_below_the_mean():
+    rng = np.random.default_rng(0)
+    logarithms = rng.standard_normal((500, 4))
+    found = fit_worths(logarithms, 3 + logarithms @ WORTHS + 0.01 * rng.standard_normal(500))
+    assert found == pytest.approx(WORTHS / 1.05, rel=0.05)  # a ridge of 5%
+    odd = fit_worths(logarithms, logarithms @ np.array([2.0, 1.0, -1.0, 2.0]))
+    assert odd[2] == pytest.approx(0.1 * 4 / 4 / 1.05, rel=0.1)
+
+
+@pytest.mark.parametrize("value", [lambda taken: -law(taken), lambda taken: np.zeros(len(taken))])
+def test_scores_that_say_nothing_lead_to_balanced_widths(value):
+    rows = settled(Trend(), feasible([24, 24, 24, 24], 40), value)
+    assert rows[0].tolist() == [10, 10, 10, 10]
+
+
+def test_widths_stay_within_four_times_of_uniform_ones():
+    space = feasible([64, 64], 40)
+    rows = best_of_trend(space, np.array([1.0, 0.01]))
+    assert rows[0].tolist() == [35, 5]  # uniform is 20 and 20
+
+
+def test_a_budget_that_allows_everything():
+    assert settled(Trend(), feasible([3, 3], 6), lambda taken: law(taken, np.ones(2)))[0].tolist() == [3, 3]
+
+
+def test_a_space_of_one_vector():
+    assert settled(Trend(), feasible([1, 1], 2), lambda taken: np.ones(len(taken))).tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"samples": 0}, "samples must be at least 1"), ({"spread": 0.0}, "spread must be positive")],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(ScoringError, match=message):
+        Trend(**options)
