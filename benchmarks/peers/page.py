@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 import numpy as np
-from benchmarks.peers.methods import METHODS, NUM_SEARCHED, SUPERNET_EPOCHS
+from benchmarks.peers.methods import METHODS, NUM_SEARCHED, SUPERNET_EPOCHS, _bins, _feasible, _searched
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
 from benchmarks.search_results import Results
 
@@ -24,13 +24,13 @@ def markdown(results: Results) -> str:
         f"gives. Supernets are trained for {SUPERNET_EPOCHS} epochs and {NUM_SEARCHED} widths scored. Pruning tools",
         f"get the original network, trained for {SCRATCH_EPOCHS} epochs. Search time is CPU time on one core, a shared",
         "supernet's training counted where it was trained. Mean and standard deviation over seeds; differences are",
-        "paired by seed.",
+        "paired by seed. Cells that are not there yet were not measured; a table with one seed says nothing.",
     ]
     for percent in PERCENTS:
         for network in BUILDERS:
             lines += _table(results, network, percent)
         lines += _overall(results, percent)
-    lines += ["", "Lines of user code, counted in `benchmarks/peers/methods.py`:", ""]
+    lines += ["", "Lines of user code, counted in `benchmarks/peers/methods.py` with the helpers that they call:", ""]
     lines += [f"- {name}: {_num_lines(method)}" for name, method in METHODS.items()]
     return "\n".join(lines) + "\n"
 
@@ -92,6 +92,10 @@ def _spread(seeds: dict[str, Any], key: str) -> str:
     return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
 
 
-def _num_lines(method: Any) -> int:
-    lines = [line.strip() for line in inspect.getsource(method).splitlines()[1:]]
-    return sum(1 for line in lines if line and not line.startswith('"""'))
+def _num_lines(function: Any) -> int:
+    """Of its body, without the documentation, and of the helpers that it calls."""
+    source = inspect.getsource(function)
+    lines = [line.strip() for line in source[source.index(") ->") :].splitlines()[1:]]
+    helpers = [each for each in (_searched, _bins, _feasible) if f"{each.__name__}(" in source and each is not function]
+    own = sum(1 for line in lines if line and not line.startswith('"""'))
+    return own + sum(map(_num_lines, helpers))
