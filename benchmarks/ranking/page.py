@@ -57,9 +57,8 @@ def _network(results: Results, work: Task) -> list[str]:
         "",
         f"## {work.name}: {work.space.flops():,} FLOPs, {len(work.space.groups)} groups",
         "",
-        f"{len(known.numbers)} widths labelled with {known.num_seeds} seeds; tau between two seeds' labels "
-        f"{known.reliability:.2f}; labels {known.mean.min():.2f} to {known.mean.max():.2f}%, median "
-        f"{np.median(known.mean):.2f}%.",
+        f"{len(known.numbers)} widths labelled with {_seeds(known)}; labels {known.mean.min():.2f} to "
+        f"{known.mean.max():.2f}%, median {np.median(known.mean):.2f}%.",
         "",
         f"| supernet | seeds | training, s | {' | '.join(METRICS)} | accuracy at 50, 70, 100% width |",
         "| --- |" + " ---: |" * (len(METRICS) + 3),
@@ -71,6 +70,12 @@ def _network(results: Results, work: Task) -> list[str]:
     lines += ["| --- |" + " ---: |" * len(METRICS)]
     lines += [_difference(name, rows, known) for name in WAYS if name in rows and name != "fixed"]
     return lines
+
+
+def _seeds(known: Truth) -> str:
+    if known.num_seeds == 1:
+        return "one seed, whose noise is not known yet"
+    return f"{known.num_seeds} seeds, tau between the labels of two {known.reliability:.2f}"
 
 
 def _floor(name: str, scores: FloatArray, known: Truth) -> str:
