@@ -73,14 +73,17 @@ def test_the_fixed_pattern_keeps_leading_channels(finished):
     assert "r=0" in saved
 
 
-def test_two_algorithms_share_a_supernet(recipe, tmp_path):
-    results = run(
-        recipe, tmp_path / "run", *ALONE, "--search.algorithms=[evolution,random]", "--search.random.samples=4"
-    )
-    assert [each["method"] for each in results["rows"]] == ["CafeNet-E", "CafeNet-R"]
+def test_algorithms_share_a_supernet(recipe, tmp_path):
+    algorithms = [
+        "--search.algorithms=[evolution,random,trend]",
+        "--search.random.samples=4",
+        "--search.trend.samples=4",
+    ]
+    results = run(recipe, tmp_path / "run", *ALONE, *algorithms)
+    assert [each["method"] for each in results["rows"]] == ["CafeNet-E", "CafeNet-R", "CafeNet-T"]
     assert num_steps(tmp_path / "run" / "supernet") == 4
     names = {path.name for path in (tmp_path / "run" / "supernet").glob("result-*")}
-    assert names == {"result-evolution-50.json", "result-random-50.json"}
+    assert names == {"result-evolution-50.json", "result-random-50.json", "result-trend-50.json"}
     assert results["comparisons"] == []  # nothing to be compared with
 
 

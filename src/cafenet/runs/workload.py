@@ -61,7 +61,9 @@ class Workload:
         if not seeds or len(set(seeds)) < len(seeds):
             problems.append(f"retrain.seeds must hold at least one seed, each once, but is {list(seeds)}")
         if not recipe.search.algorithms:
-            problems.append("search.algorithms must hold at least one of evolution, random, greedy, but is empty")
+            problems.append(
+                "search.algorithms must hold at least one of evolution, random, greedy, trend, but is empty"
+            )
         if recipe.retrain.teacher == "original" and not recipe.baselines.original:
             problems.append("retrain.teacher original needs baselines.original true, but it is false")
         if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
