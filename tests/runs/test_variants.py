@@ -74,11 +74,8 @@ def test_the_fixed_pattern_keeps_leading_channels(finished):
 
 
 def test_algorithms_share_a_supernet(recipe, tmp_path):
-    algorithms = [
-        "--search.algorithms=[evolution,random,trend]",
-        "--search.random.samples=4",
-        "--search.trend.samples=4",
-    ]
+    samples = ["--search.random.samples=4", "--search.trend.samples=4"]
+    algorithms = ["--search.algorithms=[evolution,random,trend]", *samples]
     results = run(recipe, tmp_path / "run", *ALONE, *algorithms)
     assert [each["method"] for each in results["rows"]] == ["CafeNet-E", "CafeNet-R", "CafeNet-T"]
     assert num_steps(tmp_path / "run" / "supernet") == 4

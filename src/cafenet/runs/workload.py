@@ -19,7 +19,7 @@ from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
 from cafenet.optim import build_optimizer
-from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency import LatencyModel, fit_latency, measure_latency
@@ -61,9 +61,7 @@ class Workload:
         if not seeds or len(set(seeds)) < len(seeds):
             problems.append(f"retrain.seeds must hold at least one seed, each once, but is {list(seeds)}")
         if not recipe.search.algorithms:
-            problems.append(
-                "search.algorithms must hold at least one of evolution, random, greedy, trend, but is empty"
-            )
+            problems.append(f"search.algorithms must hold at least one of {', '.join(METHODS)}, but is empty")
         if recipe.retrain.teacher == "original" and not recipe.baselines.original:
             problems.append("retrain.teacher original needs baselines.original true, but it is false")
         if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
