@@ -12,6 +12,7 @@ from benchmarks.ranking.ranking import (
     difference,
     measures,
     regret,
+    regret_at_equal_flops,
     tau_at_equal_flops,
     truth,
 )
@@ -21,7 +22,7 @@ from scipy.stats import kendalltau
 
 from cafenet.scoring import FloatArray
 
-DIGITS = (3, 3, 3, 3, 2, 2)
+DIGITS = (3, 3, 3, 3, 2, 2, 2, 2)
 
 
 def markdown(results: Results) -> str:
@@ -81,7 +82,8 @@ def _seeds(known: Truth) -> str:
 def _floor(name: str, scores: FloatArray, known: Truth) -> str:
     tau = kendalltau(scores, known.mean).statistic
     near = tau_at_equal_flops(scores, known)
-    return f"| {name} | | | {tau:.3f} | | {near:.3f} | | {regret(scores, known.mean):.2f} | | |"
+    regrets = f"{regret(scores, known.mean):.2f} | | {regret_at_equal_flops(scores, known):.2f} | "
+    return f"| {name} | | | {tau:.3f} | | {near:.3f} | | {regrets} | |"
 
 
 def _row(name: str, seeds: dict[str, Any], known: Truth) -> str:

@@ -18,6 +18,8 @@ METRICS = (
     "tau at equal FLOPs by loss",
     "regret by accuracy",
     "regret by loss",
+    "regret at equal FLOPs by accuracy",
+    "regret at equal FLOPs by loss",
 )
 PRIMARY = "tau by accuracy"
 """Named before the first supernet was trained."""
@@ -65,6 +67,8 @@ def measures(row: dict[str, Any], known: Truth) -> dict[str, float]:
         "tau at equal FLOPs by loss": tau_at_equal_flops(-loss, known),
         "regret by accuracy": regret(accuracy, known.mean),
         "regret by loss": regret(-loss, known.mean),
+        "regret at equal FLOPs by accuracy": regret_at_equal_flops(accuracy, known),
+        "regret at equal FLOPs by loss": regret_at_equal_flops(-loss, known),
     }
 
 
@@ -79,6 +83,12 @@ def tau_at_equal_flops(scores: FloatArray, known: Truth) -> float:
 def regret(scores: FloatArray, labels: FloatArray) -> float:
     """The best label minus that of the pick, which is the mean over all widths of the highest score."""
     return float(labels.max() - labels[scores == scores.max()].mean())
+
+
+def regret_at_equal_flops(scores: FloatArray, known: Truth) -> float:
+    """The mean regret of a pick among the widths that cost about as much as one of them, over all of them."""
+    near = abs(known.flops[:, None] - known.flops) <= _EQUAL_FLOPS
+    return float(np.mean([regret(scores[row], known.mean[row]) for row in near]))
 
 
 def difference(rows: dict[str, dict[str, Any]], first: str, second: str, known: Truth, metric: str) -> Any:
