@@ -38,8 +38,8 @@ These runs are small stand-ins (narrow networks, a part of the data, a few epoch
 the whole job works and how large differences are at this scale, and say little about the paper's scale. Every final
 model is trained from scratch with the same schedule and evaluated once on the test set after its last epoch. No method
 at half the FLOPs is clearly ahead of another here: Uniform loses little to the original, so there is little to win, and
-two or three seeds show only differences of some points. In detection the classes of cells are found alike by all
-backbones; what RetinaNet makes of the few small platelets differs most between its seeds, and with it the mAP.
+two or three seeds show only differences of some points. In detection red cells are found alike by all backbones;
+what RetinaNet makes of the few small platelets differs most between its seeds, and with it the mAP.
 """
 
 
