@@ -94,6 +94,11 @@ def test_widths_stay_within_four_times_of_uniform_ones():
     assert rows[0].tolist() == [35, 5]  # uniform is 20 and 20
 
 
+def test_where_only_the_smallest_subnet_fits_it_is_scored():
+    rows = sample_balanced(feasible([2000, 2000], 2), 50, 3.0, np.random.default_rng(0))
+    assert (rows == 1).all()
+
+
 def test_a_budget_that_allows_everything():
     assert settled(Trend(), feasible([3, 3], 6), lambda taken: law(taken, np.ones(2)))[0].tolist() == [3, 3]
 

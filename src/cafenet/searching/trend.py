@@ -71,7 +71,7 @@ def sample_balanced(feasible: Feasible, n: int, spread: float, rng: np.random.Ge
         shares = levels * np.exp(spread * rng.standard_normal(num_bins.size))
         near = np.clip(np.rint(shares * num_bins), 1, num_bins).astype(np.int64)
         fits = feasible.usage(near) <= rng.uniform(_LEAST_USED, 1.0)
-        rows[number] = near[np.argmax(fits)] if fits.any() else near[-1]  # the smallest subnet, which always fits
+        rows[number] = near[np.argmax(fits)] if fits.any() else 1  # the smallest subnet always fits
     return rows
 
 
