@@ -74,9 +74,10 @@ def _network(results: Results, work: Task) -> list[str]:
 
 
 def _seeds(known: Truth) -> str:
-    if known.num_seeds == 1:
-        return "one seed, whose noise is not known yet"
-    return f"{known.num_seeds} seeds, tau between the labels of two {known.reliability:.2f}"
+    text = "one seed" if known.num_seeds == 1 else f"{known.num_seeds} seeds"
+    if np.isnan(known.reliability):
+        return f"{text}, whose noise is not known yet"
+    return f"{text}, tau between the labels of two seeds {known.reliability:.2f}"
 
 
 def _floor(name: str, scores: FloatArray, known: Truth) -> str:

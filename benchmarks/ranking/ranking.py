@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ METRICS = (
 )
 PRIMARY = "tau by accuracy"
 """Named before the first supernet was trained."""
+_FEWEST = 10
+"""Widths that say anything."""
 _EQUAL_FLOPS = 0.03
 """Widths are compared at equal FLOPs when these differ by no more than this share of the full network's."""
 
@@ -41,20 +44,27 @@ class Truth:
 
 
 def truth(labels: dict[str, dict[str, float]], flops: FloatArray) -> Truth | None:
-    """The widths that are labelled with every seed so far; None where there are too few. `flops`: shares of all."""
+    """Of all widths that have a label, the means over the seeds that all of them have; None where there are too few.
+
+    flops: shares of the full network's, of every width. The reliability takes in a seed that is not complete, too.
+    """
     seeds = sorted({seed for row in labels.values() for seed in row})
-    for used in range(len(seeds), 0, -1):
-        numbers = [n for n in range(len(flops)) if all(s in labels.get(str(n), {}) for s in seeds[:used])]
-        if len(numbers) >= 10:
-            table = np.array([[labels[str(number)][seed] for seed in seeds[:used]] for number in numbers])
-            pairs = [
-                kendalltau(table[:, first], table[:, second]).statistic
-                for first in range(used)
-                for second in range(first)
-            ]
-            reliability = float(np.mean(pairs)) if pairs else float("nan")
-            return Truth(np.array(numbers), table.mean(axis=1), flops[numbers], reliability, used)
-    return None
+    numbers = [number for number in range(len(flops)) if seeds and seeds[0] in labels.get(str(number), {})]
+    if len(numbers) < _FEWEST:
+        return None
+    whole = [seed for seed in seeds if all(seed in labels[str(number)] for number in numbers)]
+    table = np.array([[labels[str(number)][seed] for seed in whole] for number in numbers])
+    return Truth(np.array(numbers), table.mean(axis=1), flops[numbers], _reliability(labels, seeds), len(whole))
+
+
+def _reliability(labels: dict[str, dict[str, float]], seeds: Sequence[str]) -> float:
+    """The mean tau between two seeds' labels, over pairs of seeds that share enough widths; NaN without such a pair."""
+    found = []
+    for first, second in combinations(seeds, 2):
+        pairs = [(row[first], row[second]) for row in labels.values() if first in row and second in row]
+        if len(pairs) >= _FEWEST:
+            found.append(float(kendalltau(*zip(*pairs, strict=True)).statistic))
+    return float(np.mean(found)) if found else float("nan")
 
 
 def measures(row: dict[str, Any], known: Truth) -> dict[str, float]:
