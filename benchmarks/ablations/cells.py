@@ -29,13 +29,14 @@ class Cell:
 
     @property
     def supernet_key(self) -> str:
-        """Cells with the same one share a supernet."""
-        return _key({**_changed(self.supernet), "lambda": self.random_share, "training": self.training})
+        """Cells with the same one share a supernet, which is trained for widths about one budget."""
+        training = {"lambda": self.random_share, "training": self.training, "percent": self.percent}
+        return _key({**_changed(self.supernet), **training})
 
     @property
     def key(self) -> str:
         """A name that says all."""
-        search = {"searching": self.searching, "percent": self.percent, **_changed(self.stages)}
+        search = {"searching": self.searching, **_changed(self.stages)}
         return f"{self.supernet_key}, {self.algorithm} {_key(search)}"
 
 
