@@ -16,6 +16,9 @@ from cafenet.space import WidthGroup, WidthSpace
 
 IntArray = npt.NDArray[np.int64]
 
+_LEVELS = np.linspace(1.0, -6.0, 128)
+"""Logarithms of a common share; one above 0 makes most groups full."""
+
 
 @dataclass(frozen=True)
 class GroupBins:
@@ -132,3 +135,10 @@ def _cut(group: WidthGroup, size: int, num_bins: int, min_width: int | float) ->
     if smallest > first:
         first = min(group.channels, first + math.ceil((smallest - first) / size) * size)
     return GroupBins(group.name, group.channels, first, size)
+
+
+def balanced_rows(num_bins: IntArray, deviations: npt.NDArray[np.float64]) -> IntArray:
+    """Vectors of bin counts from nearly full to the smallest, the groups' shares one share times exp(deviations)."""
+    shares = np.exp(_LEVELS[:, None] + deviations)
+    rows: IntArray = np.clip(np.rint(shares * num_bins), 1, num_bins).astype(np.int64)
+    return rows

@@ -19,16 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from cafenet.assignment import BinnedSpace, LocallyFree, Pattern, check_pattern
-from cafenet.bins import Bins, IntArray
+from cafenet.bins import Bins, IntArray, balanced_rows
 from cafenet.calling import call_arguments, copy_of, unwrap
 from cafenet.choice import Choice, Race
 from cafenet.errors import TrainingError
 from cafenet.layout import Cut, Subnet, cuts
 from cafenet.slicing import Harness, slice_tensors
 from cafenet.space import WidthSpace
-
-_LEVELS = torch.linspace(1.0, -6.0, 128, dtype=torch.float64)
-"""Logarithms of a common share; one above 0 makes most groups full."""
 
 Batch: TypeAlias = tuple[Any, Any]
 """(inputs, target); inputs as for `trace`."""
@@ -109,8 +106,8 @@ class Supernet(nn.Module):
             return (uniform * num_bins).long().add_(1).numpy()
         low, high = flops_band
         wanted = low + (high - low) * torch.rand((), generator=self.generator, dtype=torch.float64).item()
-        shares = torch.exp(_LEVELS[:, None] + spread * torch.special.ndtri(uniform).clamp(-8, 8))
-        rows = (shares * num_bins).round().long().clamp_(min=1).minimum(num_bins).numpy()
+        normal = torch.special.ndtri(uniform).clamp(-8, 8)
+        rows = balanced_rows(num_bins.numpy(), (spread * normal).numpy())
         flops = self.space.flops(self.binned.bins.widths(rows))
         nearest: IntArray = rows[abs(flops - wanted * self.space.flops()).argmin()]
         return nearest

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cafenet.bins import IntArray
+from cafenet.bins import IntArray, balanced_rows
 from cafenet.errors import ScoringError
 from cafenet.scoring import FloatArray
 from cafenet.searching.algorithm import Proposal, SettledProposals, distinct
@@ -25,7 +25,6 @@ _FARTHEST = 4.0
 _LEAST_USED = 0.6
 """Of the budget, by widths that are scored."""
 _STEPS = (1, 2, 4, 8, 16)
-_NUM_LEVELS = 160
 _NUM_SETTLED = 20
 
 
@@ -65,11 +64,9 @@ def sample_balanced(feasible: Feasible, n: int, spread: float, rng: np.random.Ge
     all of them are worth together, and the fit would overdo the differences.
     """
     num_bins = feasible.num_bins
-    levels = np.exp(np.linspace(1.0, -7.0, _NUM_LEVELS))[:, None]
     rows = np.empty((n, num_bins.size), dtype=np.int64)
     for number in range(n):
-        shares = levels * np.exp(spread * rng.standard_normal(num_bins.size))
-        near = np.clip(np.rint(shares * num_bins), 1, num_bins).astype(np.int64)
+        near = balanced_rows(num_bins, spread * rng.standard_normal(num_bins.size))
         fits = feasible.usage(near) <= rng.uniform(_LEAST_USED, 1.0)
         rows[number] = near[np.argmax(fits)] if fits.any() else 1  # the smallest subnet always fits
     return rows
