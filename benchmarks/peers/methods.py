@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from benchmarks.peers.tasks import BATCH_SIZE, Task, trained_for
-from torch import nn
+from torch import Tensor, nn
 
 import cafenet
 from cafenet.evaluate import evaluate
@@ -23,16 +23,18 @@ from cafenet.searching.feasible import Feasible
 SUPERNET_EPOCHS = 20
 NUM_SEARCHED = 300
 RANDOM_WIDTHS, RANDOM_EPOCHS = 5, 4
+SPARSE_EPOCHS, PRUNING_STEPS = 10, 200
 
 Method: TypeAlias = Callable[[Task, nn.Module, int, int, Path], nn.Module]
 """method(task, trained network, percent, seed, directory) -> slim network with the weights that the tool gives it."""
 
 
 def uniform(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """One factor for all groups, the leading channels."""
+    """One factor for all groups, what rounding leaves given to single bins; the leading channels."""
     space = cafenet.trace(trained, task.example)
-    widths = _feasible(space, percent).uniform()
-    return space.extract(_bins(space).widths(widths), model=trained)
+    feasible = _feasible(space, percent)
+    taken = feasible.fill(feasible.uniform(), np.random.default_rng(seed), low=0.99, n=1)[0]
+    return space.extract(_bins(space).widths(taken), model=trained)
 
 
 def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -79,25 +81,36 @@ def cafenet_r(task: Task, trained: nn.Module, percent: int, seed: int, place: Pa
     return _searched(task, percent, seed, place / f"{percent}", supernet, training, algorithm)
 
 
+def cafenet_pretrained(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Ours, by trend, from the trained network, as pruning tools."""
+    supernet = cafenet.SupernetConfig(beta=0.5, sort_by_importance=True)
+    training = trained_for(SUPERNET_EPOCHS, seed, lr=0.05)
+    algorithm = cafenet.Trend(NUM_SEARCHED)
+    return _searched(task, percent, seed, place / f"{percent}-pretrained", supernet, training, algorithm, trained)
+
+
 def torch_pruning(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Group norms, global, in steps until the FLOPs are met."""
-    import torch_pruning as tp
+    model, pruner = _group_norm_pruner(trained, task.example)
+    return _pruned_in_steps(model, pruner, task.example, percent)
 
-    model = copy.deepcopy(trained).eval()
-    full, _ = tp.utils.count_ops_and_params(model, task.example)
-    pruner = tp.pruner.GroupNormPruner(
-        model,
-        task.example,
-        importance=tp.importance.GroupMagnitudeImportance(p=2),
-        global_pruning=True,
-        pruning_ratio=1.0,
-        max_pruning_ratio=0.95,
-        iterative_steps=200,
-        ignored_layers=[module for module in model.modules() if isinstance(module, nn.Linear)],
-    )
-    while tp.utils.count_ops_and_params(model, task.example)[0] > full * percent / 100:
-        pruner.step()
-    return model
+
+def torch_pruning_sparse(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """The same after training that makes groups sparse, as its CIFAR-10 scripts do."""
+    model, pruner = _group_norm_pruner(trained, task.example)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, SPARSE_EPOCHS)
+    torch.manual_seed(seed)
+    for _ in range(SPARSE_EPOCHS):
+        model.train()
+        pruner.update_regularizer()
+        for images, labels in task.batches():
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(images), labels).backward()
+            pruner.regularize(model)
+            optimizer.step()
+        schedule.step()
+    return _pruned_in_steps(model, pruner, task.example, percent)
 
 
 def fastnas(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -132,11 +145,44 @@ METHODS: dict[str, Method] = {
     "Random": random,
     "AutoSlim-style": autoslim,
     "Torch-Pruning": torch_pruning,
+    "Torch-Pruning, sparse training": torch_pruning_sparse,
     "ModelOpt FastNAS": fastnas,
     "CafeNet-E": cafenet_e,
     "CafeNet-R": cafenet_r,
     "CafeNet-T": cafenet_t,
+    "CafeNet-T, pretrained": cafenet_pretrained,
 }
+
+
+def _group_norm_pruner(trained: nn.Module, example: Tensor) -> tuple[nn.Module, Any]:
+    """A copy and its pruner; at most 70% of a layer go, as its script for VGG says, or the first layer loses all."""
+    import torch_pruning as tp
+
+    model = copy.deepcopy(trained).eval()
+    pruner = tp.pruner.GroupNormPruner(
+        model,
+        example,
+        importance=tp.importance.GroupMagnitudeImportance(p=2),
+        reg=5e-4,
+        global_pruning=True,
+        pruning_ratio=1.0,
+        max_pruning_ratio=0.7,
+        iterative_steps=PRUNING_STEPS,
+        ignored_layers=[module for module in model.modules() if isinstance(module, nn.Linear)],
+    )
+    return model, pruner
+
+
+def _pruned_in_steps(model: nn.Module, pruner: Any, example: Tensor, percent: int) -> nn.Module:
+    import torch_pruning as tp
+
+    model.eval()
+    full, _ = tp.utils.count_ops_and_params(model, example)
+    for _ in range(PRUNING_STEPS):
+        pruner.step()
+        if tp.utils.count_ops_and_params(model, example)[0] <= full * percent / 100:
+            return model
+    raise RuntimeError(f"Torch-Pruning did not reach {percent}% of FLOPs")
 
 
 def _searched(
@@ -147,10 +193,11 @@ def _searched(
     supernet: cafenet.SupernetConfig,
     training: cafenet.TrainConfig,
     algorithm: Algorithm,
+    model: nn.Module | None = None,
 ) -> nn.Module:
-    """A supernet from scratch and a search; algorithms in one place share the supernet."""
+    """A supernet, from scratch without a model, and a search; algorithms in one place share the supernet."""
     return cafenet.search(
-        task.build(seed),
+        model or task.build(seed),
         task.example,
         task.batches(),
         task.validation_batches(),
@@ -171,6 +218,10 @@ def _bins(space: cafenet.WidthSpace) -> cafenet.Bins:
 def _feasible(space: cafenet.WidthSpace, percent: int) -> Feasible:
     costs: dict[str, Any] = {"flops": space.flops, "params": space.params}
     return Feasible(_bins(space), costs, parse_budget(f"{percent}%", space))
+
+
+HELPERS = (_searched, _bins, _feasible, _group_norm_pruner, _pruned_in_steps)
+"""Parts of several methods, counted with each."""
 
 
 def prepared(task: Task, seed: int, epochs: float, place: Path) -> nn.Module:

@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 import numpy as np
-from benchmarks.peers.methods import METHODS, NUM_SEARCHED, SUPERNET_EPOCHS, _bins, _feasible, _searched
+from benchmarks.peers.methods import HELPERS, METHODS, NUM_SEARCHED, SUPERNET_EPOCHS
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
 from benchmarks.search_results import Results
 
@@ -96,6 +96,6 @@ def _num_lines(function: Any) -> int:
     """Of its body, without the documentation, and of the helpers that it calls."""
     source = inspect.getsource(function)
     lines = [line.strip() for line in source[source.index(") ->") :].splitlines()[1:]]
-    helpers = [each for each in (_searched, _bins, _feasible) if f"{each.__name__}(" in source and each is not function]
+    helpers = [each for each in HELPERS if f"{each.__name__}(" in source and each is not function]
     own = sum(1 for line in lines if line and not line.startswith('"""'))
     return own + sum(map(_num_lines, helpers))

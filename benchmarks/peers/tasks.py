@@ -78,7 +78,7 @@ class Task:
 
 @cache
 def task(name: str) -> Task:
-    """The data are those of the ranking benchmark: 10,000 + 1,000 + 5,000 images of CIFAR-10 at 16x16."""
+    """The data are those of the ranking benchmark: 10,000 + 4,000 + 5,000 images of CIFAR-10 at 16x16."""
     return Task(name, *cifar_parts())
 
 

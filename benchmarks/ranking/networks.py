@@ -20,7 +20,7 @@ from cafenet.searching.feasible import Feasible
 
 CIFAR = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar10"
 SIZE = 16
-NUM_TRAIN, NUM_VALIDATION = 10_000, 1_000
+NUM_TRAIN, NUM_VALIDATION = 10_000, 4_000
 BAND = (0.35, 0.65)
 NUM_WIDTHS = 100
 BETA = 0.5
