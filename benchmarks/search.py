@@ -29,7 +29,7 @@ from search_peers import SAMPLERS, search_peer
 from search_report import markdown
 from search_results import Results
 from search_supernet import compare_scoring, compare_workers
-from search_table import MODES, read_table, search_table
+from search_table import MODES, read_table, search_table, settle_on_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("table", "overhead", "supernet", "workers")
@@ -61,7 +61,7 @@ def main() -> None:
 def run_table(results: Results, seeds: Sequence[int]) -> None:
     """Every algorithm, mode and budget, seed by seed; the slow ones last."""
     table, start = read_table(), time.monotonic()
-    settings = [(name, mode, percent) for name in (*OURS, *SAMPLERS) for mode in MODES for percent in PERCENTS]
+    settings = [(name, mode, percent) for name in (*OURS, "Trend", *SAMPLERS) for mode in MODES for percent in PERCENTS]
     for name, mode, percent in settings:
         row = f"{mode} {percent}% {name}"
         known = results.rows("table").get(row, {})
@@ -69,6 +69,9 @@ def run_table(results: Results, seeds: Sequence[int]) -> None:
             if name in OURS:
                 track = search_table(OURS[name], table, mode, percent, seed, OUR_EVALUATIONS)
                 results.add("table", row, [track.values(OUR_EVALUATIONS)], str(seed))
+            elif name == "Trend":
+                settled = settle_on_table(table, mode, percent, seed, OUR_EVALUATIONS)
+                results.add("table", row, [settled], str(seed))
             else:
                 run = search_peer(name, table, mode, percent, seed, PEER_EVALUATIONS)
                 values = [track.values(PEER_EVALUATIONS) for track in (run.distinct, run.all_suggestions)]

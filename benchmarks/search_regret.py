@@ -10,7 +10,7 @@ from scipy import stats
 from search_table import CHECKPOINTS, MODES, best_seen, num_fitting, oracle, read_table
 
 PERCENTS = (75, 50, 25)
-OURS = ("Evolution", "Random", "Greedy")
+OURS = ("Evolution", "Random", "Greedy", "Trend")
 PEERS = ("Optuna NSGA-II", "Optuna TPE")
 Rows = dict[str, Any]
 

@@ -17,7 +17,8 @@ three trainings. *Noisy*: they see the first training, and the pick is judged by
 the table's, the same for all seeds, so intervals over seeds do not cover it. Regret is the best judged accuracy within
 the budget less that of the best-looking width so far, in points of percent; it is a mean over seeds.
 
-Ours: default settings, every scored width counts. Optuna: default settings, FLOPs / budget - 1 as a constraint
+Ours: default settings, every scored width counts; Trend takes the width that it settles on, whatever its score, in a
+search of its own for every number of evaluations. Optuna: default settings, FLOPs / budget - 1 as a constraint
 (`Trial.set_constraint`); FLOPs are known for free, so a suggestion above the budget is told as infeasible and does not
 count as an evaluation, nor does a width that was suggested before; a run ends at 200 evaluations or 2,000 suggestions.
 `-`: most runs have not evaluated any width within the budget yet, or were not run so far."""

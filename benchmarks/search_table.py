@@ -17,6 +17,7 @@ from cafenet.scoring import FloatArray
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
+from cafenet.searching.trend import Trend
 
 PATH = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "channel-bench" / "resnet.json.gz"
 CHANNELS = (256, 256, 256, 512, 512, 512, 512)
@@ -110,6 +111,19 @@ def search_table(algorithm: Algorithm, table: Table, mode: str, percent: int, se
     except StopIteration:
         pass
     return track
+
+
+def settle_on_table(table: Table, mode: str, percent: int, seed: int, most: int) -> list[float | None]:
+    """The judged accuracy of what a search by trend settles on, a search of its own for every checkpoint."""
+    feasible, found = table.feasible(percent), []
+    for stop in (stop for stop in CHECKPOINTS if stop <= most):
+        proposals = Trend(stop).proposals(feasible, np.random.default_rng((seed, 0)))
+        scores = table.searched(mode)[table.number(next(proposals).taken)]
+        try:
+            proposals.send(scores)
+        except StopIteration as end:
+            found.append(round(float(table.judged(mode)[table.number(end.value[0])]), 3))
+    return found
 
 
 def _evaluated(number: int, known: dict[int, float], track: Track) -> float:

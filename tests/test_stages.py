@@ -416,3 +416,12 @@ def test_a_stage_samples_widths_about_its_budgets_unless_told_otherwise(flops_ba
     job = Job(noisy(64, 1), noisy(64, 2), training=config(flops_band=flops_band))
     train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
     assert seen[0].flops_band == (sampled and pytest.approx(sampled, abs=1e-3))
+
+
+@pytest.mark.parametrize(("full_share", "used"), [(None, 0.3), (0.0, 0.0), (0.5, 0.5)])
+def test_a_stage_begins_with_the_full_network_unless_told_otherwise(full_share, used, monkeypatch, tmp_path):
+    space, seen = traced(built()), []
+    monkeypatch.setattr(stages, "train_supernet", lambda supernet, data, training, **_: seen.append(training))
+    job = Job(noisy(64, 1), noisy(64, 2), training=config(full_share=full_share))
+    train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
+    assert seen[0].full_share == used

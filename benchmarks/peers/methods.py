@@ -57,36 +57,38 @@ def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Pat
     """The fixed pattern over all widths, searched greedily, as AutoSlim does."""
     supernet = cafenet.SupernetConfig(r=0, beta=0.5)
     training = replace(trained_for(SUPERNET_EPOCHS, seed), flops_band=None)
-    return _searched(task, percent, seed, place / "fixed", supernet, training, cafenet.Greedy())
-
-
-def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Ours, evolutionary."""
-    supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
-    algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
-    return _searched(task, percent, seed, place / f"{percent}", supernet, training, algorithm)
+    return _searched(task, task.build(seed), percent, seed, place / "fixed", supernet, training, cafenet.Greedy())
 
 
 def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Ours, by trend."""
-    supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
-    algorithm = cafenet.Trend(NUM_SEARCHED)
-    return _searched(task, percent, seed, place / f"{percent}", supernet, training, algorithm)
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED))
+
+
+def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Ours, evolutionary."""
+    algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
+    return _from_trained(task, trained, percent, seed, place, algorithm)
 
 
 def cafenet_r(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Ours, random."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.RandomSearch(NUM_SEARCHED))
+
+
+def cafenet_fresh_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """By trend, from fresh weights in place of the trained network."""
     supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
-    algorithm = cafenet.RandomSearch(NUM_SEARCHED)
-    return _searched(task, percent, seed, place / f"{percent}", supernet, training, algorithm)
+    return _searched(
+        task, task.build(seed), percent, seed, place / f"{percent}", supernet, training, cafenet.Trend(NUM_SEARCHED)
+    )
 
 
-def cafenet_pretrained(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Ours, by trend, from the trained network, as pruning tools."""
-    supernet = cafenet.SupernetConfig(beta=0.5, sort_by_importance=True)
-    training = trained_for(SUPERNET_EPOCHS, seed, lr=0.05)
-    algorithm = cafenet.Trend(NUM_SEARCHED)
-    return _searched(task, percent, seed, place / f"{percent}-pretrained", supernet, training, algorithm, trained)
+def cafenet_fresh_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Evolutionary, from fresh weights in place of the trained network."""
+    supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
+    algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
+    return _searched(task, task.build(seed), percent, seed, place / f"{percent}", supernet, training, algorithm)
 
 
 def torch_pruning(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -147,10 +149,11 @@ METHODS: dict[str, Method] = {
     "Torch-Pruning": torch_pruning,
     "Torch-Pruning, sparse training": torch_pruning_sparse,
     "ModelOpt FastNAS": fastnas,
+    "CafeNet-T": cafenet_t,
     "CafeNet-E": cafenet_e,
     "CafeNet-R": cafenet_r,
-    "CafeNet-T": cafenet_t,
-    "CafeNet-T, pretrained": cafenet_pretrained,
+    "CafeNet-T, fresh weights": cafenet_fresh_t,
+    "CafeNet-E, fresh weights": cafenet_fresh_e,
 }
 
 
@@ -185,19 +188,29 @@ def _pruned_in_steps(model: nn.Module, pruner: Any, example: Tensor, percent: in
     raise RuntimeError(f"Torch-Pruning did not reach {percent}% of FLOPs")
 
 
+def _from_trained(
+    task: Task, trained: nn.Module, percent: int, seed: int, place: Path, algorithm: Algorithm
+) -> nn.Module:
+    """A supernet that begins with the trained network, its most important channels in front."""
+    supernet = cafenet.SupernetConfig(beta=0.5, sort_by_importance=True)
+    training = trained_for(SUPERNET_EPOCHS, seed, lr=0.05)
+    place = place / f"{percent}-pretrained"
+    return _searched(task, trained, percent, seed, place, supernet, training, algorithm)
+
+
 def _searched(
     task: Task,
+    model: nn.Module,
     percent: int,
     seed: int,
     place: Path,
     supernet: cafenet.SupernetConfig,
     training: cafenet.TrainConfig,
     algorithm: Algorithm,
-    model: nn.Module | None = None,
 ) -> nn.Module:
-    """A supernet, from scratch without a model, and a search; algorithms in one place share the supernet."""
+    """A supernet and a search; algorithms in one place share the supernet."""
     return cafenet.search(
-        model or task.build(seed),
+        model,
         task.example,
         task.batches(),
         task.validation_batches(),
@@ -220,7 +233,7 @@ def _feasible(space: cafenet.WidthSpace, percent: int) -> Feasible:
     return Feasible(_bins(space), costs, parse_budget(f"{percent}%", space))
 
 
-HELPERS = (_searched, _bins, _feasible, _group_norm_pruner, _pruned_in_steps)
+HELPERS = (_from_trained, _searched, _bins, _feasible, _group_norm_pruner, _pruned_in_steps)
 """Parts of several methods, counted with each."""
 
 

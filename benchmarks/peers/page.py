@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from benchmarks.peers.methods import HELPERS, METHODS, NUM_SEARCHED, SUPERNET_EPOCHS
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
+from benchmarks.ranking.networks import NUM_VALIDATION
 from benchmarks.search_results import Results
 
 from cafenet.pairing import compare_paired
 
-OURS = "CafeNet-E"
+OURS = "CafeNet-T"
 
 
 def markdown(results: Results) -> str:
@@ -18,13 +19,15 @@ def markdown(results: Results) -> str:
     lines = [
         "# Peers and baselines at equal FLOPs and equal training",
         "",
-        "Made by `make bench-peers` (`python -m benchmarks.peers`, which says how). CIFAR-10 at 16x16, 10,000",
-        "training images, 5,000 test images; FLOPs counted by one tool for all. *Scratch*: the slim network with fresh",
-        f"weights, {SCRATCH_EPOCHS} epochs. *Fine-tuned*: {FINETUNE_EPOCHS} epochs from the weights that each tool",
-        f"gives. Supernets are trained for {SUPERNET_EPOCHS} epochs and {NUM_SEARCHED} widths scored. Pruning tools",
-        f"get the original network, trained for {SCRATCH_EPOCHS} epochs. Search time is CPU time on one core, a shared",
-        "supernet's training counted where it was trained. Mean and standard deviation over seeds; differences are",
-        "paired by seed. Cells that are not there yet were not measured; a table with one seed says nothing.",
+        "Made by `make bench-peers` (`python -m benchmarks.peers`, which says how). CIFAR-10 at 16x16: 10,000 training",
+        f"images, {NUM_VALIDATION:,} for validation, 5,000 for the test; FLOPs counted by one tool for all. *Scratch*:",
+        f"the slim network with fresh weights, {SCRATCH_EPOCHS} epochs. *Fine-tuned*: {FINETUNE_EPOCHS} epochs from",
+        f"the weights that each tool gives. Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but",
+        "for AutoSlim-style and the rows that say fresh weights, which train a supernet from the start. Supernets are",
+        f"trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored; {OURS} is the default search. Search",
+        "time is CPU time on one core, a shared supernet's training counted where it was trained. Mean and standard",
+        "deviation over seeds; differences are paired by seed, with 95% intervals, bold where these do not hold zero.",
+        "Cells that are not there yet were not measured; a difference of one seed says nothing.",
     ]
     for percent in PERCENTS:
         for network in BUILDERS:
@@ -45,11 +48,11 @@ def _table(results: Results, network: str, percent: int) -> list[str]:
         "",
         f"## {network} at {percent}%",
         "",
-        "| method | seeds | FLOPs | scratch | fine-tuned | search, s | CafeNet-E minus it, scratch |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| method | seeds | FLOPs | scratch | fine-tuned | search, s | {OURS} minus it, scratch | fine-tuned |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     if original:
-        lines.append(f"| Original | {len(original)} | {full:,} | {_spread(original, 'scratch')} | | | |")
+        lines.append(f"| Original | {len(original)} | {full:,} | {_spread(original, 'scratch')} | | | | |")
     for name in (name for name in METHODS if name in rows):
         seeds = rows[name]
         flops = np.mean([row["flops"] for row in seeds.values()])
@@ -57,20 +60,26 @@ def _table(results: Results, network: str, percent: int) -> list[str]:
         seconds = np.median([row["search_seconds"] for row in seeds.values()])
         lines.append(
             f"| {name} | {len(seeds)} | {flops:,.0f}{share} | {_spread(seeds, 'scratch')} | "
-            f"{_spread(seeds, 'finetuned')} | {seconds:.0f} | {_difference([rows], name)} |"
+            f"{_spread(seeds, 'finetuned')} | {seconds:.0f} | {_difference([rows], name)} | "
+            f"{_difference([rows], name, 'finetuned')} |"
         )
     return lines
 
 
 def _overall(results: Results, percent: int) -> list[str]:
+    """Over all networks that both methods were measured on."""
     tables = [results.rows(f"{network} {percent}%") for network in BUILDERS]
-    if not all(OURS in rows for rows in tables):
-        return []
-    lines = ["", f"## Mean over the three networks at {percent}%, CafeNet-E minus the other, scratch", ""]
-    return [*lines, *(f"- {name}: {_difference(tables, name)}" for name in METHODS if name != OURS)]
+    lines = ["", f"## {OURS} minus the others at {percent}%, mean over networks", ""]
+    lines += ["| method | networks | scratch | fine-tuned |", "| --- | ---: | ---: | ---: |"]
+    for name in (name for name in METHODS if name != OURS):
+        both = [rows for rows in tables if OURS in rows and name in rows]
+        if both:
+            cells = (_difference(both, name, key) for key in ("scratch", "finetuned"))
+            lines.append(f"| {name} | {len(both)} | {' | '.join(cells)} |")
+    return lines
 
 
-def _difference(tables: list[dict[str, Any]], name: str) -> str:
+def _difference(tables: list[dict[str, Any]], name: str, key: str = "scratch") -> str:
     """Paired by seed; over several networks, the mean of each seed."""
     if name == OURS or not all(OURS in rows and name in rows for rows in tables):
         return ""
@@ -78,7 +87,7 @@ def _difference(tables: list[dict[str, Any]], name: str) -> str:
     if not seeds:
         return ""
     ours, other = (
-        [float(np.mean([rows[each][seed]["scratch"] for rows in tables])) for seed in seeds] for each in (OURS, name)
+        [float(np.mean([rows[each][seed][key] for rows in tables])) for seed in seeds] for each in (OURS, name)
     )
     found = compare_paired(ours, other)
     if found.num_pairs == 1:

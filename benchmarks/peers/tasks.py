@@ -91,5 +91,6 @@ def trained_for(epochs: float, seed: int, lr: float = 0.1) -> TrainConfig:
         optimizer=OptimizerConfig(lr=lr),
         schedule=schedule,
         channels_last=True,
+        full_share=0.0,
         seed=seed,
     )

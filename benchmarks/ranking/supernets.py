@@ -27,7 +27,9 @@ NUM_CALIBRATION, EVAL_BATCH = 512, 256
 BALANCED = (0.5, 0.7, 1.0)
 """Shares of all groups whose accuracy tells whether a supernet makes use of more channels."""
 FIXED = SupernetConfig(r=0, beta=BETA)
-NEAR = {"flops_band": (0.3, 0.7), "spread": 0.3}
+NEAR: dict[str, Any] = {"flops_band": (0.3, 0.7), "spread": 0.3}
+FULL_FIRST = NEAR | {"full_share": 0.3}
+"""Near the budgets too; both are the default of a search."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ WAYS = {
     "fixed, near the budgets": Way(training=NEAR),
     "r=1 race, near the budgets": Way(replace(FIXED, r=1), NEAR),
     "r=1 exact, near the budgets": Way(replace(FIXED, r=1, choice="exact"), NEAR),
+    "fixed, full network first": Way(training=FULL_FIRST),
+    "r=1 race, full network first": Way(replace(FIXED, r=1), FULL_FIRST),
     "fixed, sandwich": Way(training={"sandwich": 2}, epochs=0.25),
 }
 """The sandwich rule trains four widths a step, so it gets a quarter of the epochs."""

@@ -22,10 +22,10 @@ from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budget
-from cafenet.searching.evolution import Evolution
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency import LatencySettings, measure_latency
 from cafenet.searching.result import SearchResult
+from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig
 from cafenet.space import WidthSpace
 from cafenet.stages import Job, StagesConfig, plan_stages, search_in_stages
@@ -89,7 +89,7 @@ def search(
         metric=metric,
         supernet=supernet or SupernetConfig(),
         training=training or TrainConfig(),
-        algorithm=algorithm or Evolution(),
+        algorithm=algorithm or Trend(),
         search=settings or SearchConfig(),
         scoring=scoring or ScoringConfig(),
         latency=latency or LatencySettings(),

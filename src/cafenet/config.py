@@ -55,8 +55,8 @@ class SearchSection:
 
     budget: str = "50%"
     """50%, 150M, 1.5M params, 12ms; + between caps that must all hold, commas between several budgets."""
-    algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("evolution",)
-    """CafeNet-E is evolution, CafeNet-R is random; each gives a model of its own."""
+    algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("trend",)
+    """CafeNet-T is trend, CafeNet-E evolution, CafeNet-R random; each gives a model of its own."""
     metric: Literal["accuracy", "negative_loss"] = "accuracy"
     evolution: Evolution = field(default_factory=Evolution)
     random: RandomSearch = field(default_factory=RandomSearch)

@@ -18,9 +18,9 @@ from cafenet.metrics import Metric
 from cafenet.scoring import Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import Budget, Cap
-from cafenet.searching.evolution import Evolution
 from cafenet.searching.latency import LatencySettings
 from cafenet.searching.result import SearchResult, read_result, write_result
+from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig, WidthSearch
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
@@ -29,6 +29,8 @@ from cafenet.trace import trace
 from cafenet.train import TrainConfig, train_supernet
 
 _MOST_SHARES = (0.2, 0.9)
+_FULL_SHARE = 0.3
+"""Of the epochs, for the full network first, where a training does not say."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Job:
     metric: str | Metric = "accuracy"
     supernet: SupernetConfig = field(default_factory=SupernetConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
-    algorithm: Algorithm = field(default_factory=Evolution)
+    algorithm: Algorithm = field(default_factory=Trend)
     search: SearchConfig = field(default_factory=SearchConfig)
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
     latency: LatencySettings = field(default_factory=LatencySettings)
@@ -175,6 +177,8 @@ def train_stage(
     training = job.training
     if training.flops_band == "budgets":
         training = replace(training, flops_band=band_about(budgets, space))
+    if training.full_share is None:
+        training = replace(training, full_share=_FULL_SHARE)
     train_supernet(
         supernet, job.train, training, loss=job.loss, directory=directory, quiet=job.quiet, title=directory.name
     )

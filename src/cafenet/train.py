@@ -1,31 +1,25 @@
-"""The min-min loop: sample a width, train its best candidate (paper, appendix a1), resumable and distributed."""
+"""Training a supernet: min-min (paper, appendix a1), after the full network where asked; resumable and distributed."""
 
-import math
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset
 
-from cafenet.checkpoint import write_checkpoint
-from cafenet.distributed import Processes, processes
-from cafenet.errors import TrainingError
-from cafenet.feed import Feed
+from cafenet.assignment import LocallyFree
+from cafenet.bins import uniform_bins
+from cafenet.distributed import processes
+from cafenet.importance import sort_by_importance
 from cafenet.journal import Journal
-from cafenet.layout import cuts
-from cafenet.loop import SteppedTraining, TrainResult
-from cafenet.losses import check_target, loss_by_name
-from cafenet.optim import build_optimizer, learning_rate
-from cafenet.supernet import Batch, LossFunction, Pick, Supernet, checkpointing_error, same_randomness, unreduced
+from cafenet.loop import TrainResult
+from cafenet.supernet import LossFunction, Supernet
 from cafenet.train_config import TrainConfig, check_config
+from cafenet.trainer import Trainer
 
-__all__ = ["TrainConfig", "TrainResult", "train_supernet"]
+FULL_NETWORK = "full"
+"""Where in a supernet's directory the full network is kept that it began with."""
 
-_WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
-"""Options that a resumed run may change: what is learned does not depend on them."""
+__all__ = ["FULL_NETWORK", "TrainConfig", "TrainResult", "train_supernet"]
 
 
 def train_supernet(
@@ -47,8 +41,16 @@ def train_supernet(
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
     config = TrainConfig() if config is None else config
+    check_config(config, supernet.device)
+    place = None if directory is None else Path(directory)
+    options: dict[str, Any] = {"loss": loss, "quiet": quiet, "tensorboard": tensorboard}
+    begun = TrainResult(0, float("nan"), finished=True)
+    if config.full_share and supernet.binned.bins.search_space_size > 1:
+        config, begun = _begin_with_full_network(supernet, data, config, place, max_steps, title or name, options)
+        if not begun.finished or begun.steps == max_steps:
+            return replace(begun, finished=False)
     team = processes()
-    trainer = _Trainer(supernet, data, config, loss, None if directory is None else Path(directory), team, name)
+    trainer = Trainer(supernet, data, config, loss, place, team, name)
     journal = Journal(
         trainer.directory if team.is_first else None,
         trainer.total_steps,
@@ -56,253 +58,35 @@ def train_supernet(
         quiet=quiet or not team.is_first,
         tensorboard=tensorboard and team.is_first,
     )
-    return trainer.run(journal, max_steps)
+    result = trainer.run(journal, None if max_steps is None else max_steps - begun.steps)
+    return replace(result, steps=begun.steps + result.steps)
 
 
-class _Trainer(SteppedTraining):
-    """One training: the state that a checkpoint holds, and the loop over it."""
+def _begin_with_full_network(
+    supernet: Supernet,
+    data: Dataset[Any] | DataLoader[Any],
+    config: TrainConfig,
+    directory: Path | None,
+    max_steps: int | None,
+    title: str,
+    options: dict[str, Any],
+) -> tuple[TrainConfig, TrainResult]:
+    """Train the full network for its share of the epochs and put its most important channels in front.
 
-    def __init__(
-        self,
-        supernet: Supernet,
-        data: Dataset[Any] | DataLoader[Any],
-        config: TrainConfig,
-        loss: str | LossFunction,
-        directory: Path | None,
-        team: Processes,
-        name: str,
-    ) -> None:
-        check_config(config, supernet.device)
-        feed = Feed(
-            data,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            rank=team.rank,
-            world_size=team.size,
-            accumulate=config.accumulate,
-            num_workers=config.num_workers,
-        )
-        super().__init__(feed, team, config.epochs, config.checkpoint_every)
-        self.supernet, self.config, self.directory = supernet, config, directory
-        self.checkpoint = None if directory is None else directory / f"{name}.pt"
-        self.loss_name = loss if isinstance(loss, str) else None
-        if self.loss_name is None and config.label_smoothing:
-            raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
-        self.loss_fn = loss_by_name(loss, label_smoothing=config.label_smoothing) if isinstance(loss, str) else loss
-        self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
-        self.optimizer = build_optimizer(config.optimizer, self.parameters)
-        self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
-        self.output: Any = None
-        """The whole network's output for one batch, once it has been seen to work."""
-
-    def run(self, journal: Journal, max_steps: int | None) -> TrainResult:
-        """Train from wherever the checkpoint stands to the end."""
-        supernet, config = self.supernet, self.config
-        if config.channels_last:
-            supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        supernet.train()
-        supernet.reduce = self.team.mean
-        self._restore()
-        self.optimizer.zero_grad(set_to_none=True)
-        try:
-            return self._run_steps(journal, max_steps)
-        finally:
-            supernet.reduce = unreduced
-
-    def _train_step(self, batches: list[Any]) -> tuple[Pick, float]:
-        """One optimiser step; a loss that is not finite ends the training before it does harm."""
-        batches = [self._to_device(batch) for batch in batches]
-        self._check_batches(batches)
-        lr = self._set_learning_rate()
-        is_random = self.step < self.config.random_share * self.total_steps
-        losses = []
-        for taken in self._widths():
-            with self._autocast():
-                pick = self.supernet.pick(batches, self.loss_fn, taken=taken, random_candidate=is_random)
-            for batch in batches:
-                with self._autocast():
-                    part = self.supernet.loss(batch, pick, self.loss_fn)
-                losses.append(part.detach().double().cpu())
-                self._backward(part / len(batches))
-        loss = float(self.team.mean(torch.stack(losses).mean()))
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the loss must stay finite, but is {loss} at step {self.step + 1} (learning rate {lr:g}); "
-                "lower the learning rate or clip gradients" + self._kept_checkpoint()
-            )
-        statistics = [buffer for buffer in self.supernet.buffers() if buffer.is_floating_point()]
-        self.team.average([*(parameter.grad for parameter in self.parameters), *statistics])
-        if self.config.clip_norm is not None:
-            self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.last_loss = loss
-        return pick, lr
-
-    def _widths(self) -> list[Any]:
-        """One sampled width, or the widest, the smallest and some sampled ones."""
-        band, spread = self.config.flops_band, self.config.spread
-        if band == "budgets":  # none is known here
-            band = None
-        if not self.config.sandwich:
-            return [self.supernet.sample(band, spread)]
-        num_bins = self.supernet.binned.bins.num_bins
-        return [num_bins, num_bins * 0 + 1, *(self.supernet.sample(band, spread) for _ in range(self.config.sandwich))]
-
-    def _backward(self, loss: Tensor) -> None:
-        try:
-            self.scaler.scale(loss).backward()
-        except (torch.utils.checkpoint.CheckpointError, RuntimeError) as error:
-            if _from_checkpointing(error):
-                raise checkpointing_error() from error
-            raise
-
-    def _autocast(self) -> torch.autocast:
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.config.amp or "", torch.bfloat16)
-        return torch.autocast(self.supernet.device.type, dtype=dtype, enabled=self.config.amp is not None)
-
-    def _set_learning_rate(self) -> float:
-        epoch = self.step / self.feed.steps_per_epoch
-        lr = learning_rate(self.config.schedule, self.config.optimizer.lr, epoch, self.config.epochs)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        return lr
-
-    def _to_device(self, batch: Any) -> Batch:
-        if not isinstance(batch, (list, tuple)) or len(batch) != 2:
-            raise TrainingError(f"a batch must be a pair (inputs, target), but got {type(batch).__name__}")
-        device = self.supernet.device
-
-        def move(leaf: Any) -> Any:
-            if not isinstance(leaf, Tensor):
-                return leaf
-            if self.config.channels_last and leaf.ndim == 4:
-                return leaf.to(device, memory_format=torch.channels_last)
-            return leaf.to(device)
-
-        inputs, target = tree_map(move, tuple(batch))
-        return inputs, target
-
-    def _check_batches(self, batches: list[Batch]) -> None:
-        """Labels that do not fit are said before they are trained on, a model that cannot be trained at the start."""
-        is_first = self.output is None
-        if is_first:
-            self.output = self._first_output(batches[0])
-        if self.loss_name is not None:
-            for _, target in batches:
-                check_target(self.loss_name, self.output, target)
-        if is_first:
-            self._try_backward(batches[0])
-
-    def _first_output(self, batch: Batch) -> Any:
-        """The output of the whole network, without a trace."""
-        try:
-            with torch.no_grad(), same_randomness(self.supernet.device), self._autocast():
-                return self.supernet._run(batch[0], self.supernet.full_cuts())
-        except ValueError as error:
-            if "more than 1 value per channel" in str(error):
-                raise TrainingError(
-                    f"batch norm needs more than one value per channel, but a batch of {self.feed.batch_size} gives "
-                    "one; raise the batch size"
-                ) from error
-            raise
-
-    def _try_backward(self, batch: Batch) -> None:
-        """Through the narrowest subnet and back, without a trace: what checkpointing recomputes does not fit there."""
-        supernet = self.supernet
-        narrowest = supernet.binned.leftmost(supernet.binned.bins.num_bins * 0 + 1)
-        with same_randomness(supernet.device), self._autocast():
-            loss = self.loss_fn(supernet._run(batch[0], cuts(supernet.space.layout, narrowest)), batch[1])
-            if not isinstance(loss, Tensor) or loss.ndim:
-                shape = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-                raise TrainingError(f"a loss must be one number, the mean over the batch, but is {shape}")
-            try:
-                torch.autograd.grad(loss, self.parameters, allow_unused=True)
-            except RuntimeError as error:
-                if _from_checkpointing(error):
-                    raise checkpointing_error() from error
-                raise
-
-    def _tell(self, journal: Journal, outcome: tuple[Pick, float], rate: float) -> None:
-        pick, lr = outcome
-        journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.0f} examples/s")
-        if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
-            journal.write(
-                self.step,
-                epoch=self.step / self.feed.steps_per_epoch,
-                loss=self.last_loss,
-                lr=lr,
-                examples_per_second=rate,
-                candidate=pick.candidate,
-                num_candidates=pick.num_candidates,
-            )
-
-    def _identity(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be continued."""
-        supernet = self.supernet
-        return {
-            "shapes": {name: list(tensor.shape) for name, tensor in supernet.model.state_dict().items()},
-            "bins": {group.name: [group.first, group.size] for group in supernet.binned.bins.groups},
-            "pattern": repr(supernet.pattern),
-            "choice": repr(supernet.choice),
-            "config": {name: value for name, value in asdict(self.config).items() if name not in _WITHOUT_EFFECT},
-            "loss": self.loss_name or getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__),
-            "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
-            "steps": self.total_steps,
-        }
-
-    def _state(self) -> dict[str, Any]:
-        """All that a run continues from; of random numbers, every process's own."""
-        return {
-            "step": self.step,
-            "last_loss": self.last_loss,
-            "model": self.supernet.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "generator": self.supernet.generator.get_state(),
-            "rng": self._random_state(self.supernet.device),
-        }
-
-    def _save(self) -> None:
-        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
-            raise TrainingError(
-                f"the weights must stay finite, but are not after step {self.step}; lower the learning rate or clip "
-                "gradients" + self._kept_checkpoint()
-            )
-        if self.checkpoint is None:
-            return
-        state = self._state()
-        if self.team.is_first:
-            write_checkpoint(self.checkpoint, {"identity": self._identity(), **state})
-        self.team.barrier()
-
-    def _restore(self) -> None:
-        """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
-        torch.manual_seed(self.config.seed + self.team.rank)
-        saved = self._saved(self.checkpoint, self._identity())
-        if saved is None:
-            return
-        self.supernet.model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.scaler.load_state_dict(saved["scaler"])
-        self.supernet.generator.set_state(saved["generator"])
-        self.step, self.last_loss = saved["step"], saved["last_loss"]
-        self._set_random_state(saved["rng"], self.supernet.device)
-
-    def _kept_checkpoint(self) -> str:
-        if self.checkpoint is None or not self.checkpoint.exists():
-            return ""
-        return f"; the last checkpoint is kept in {self.directory}"
-
-
-def _from_checkpointing(error: BaseException) -> bool:
-    if isinstance(error, torch.utils.checkpoint.CheckpointError):
-        return True
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename.endswith("torch/utils/checkpoint.py"):
-            return True
-        trace = trace.tb_next
-    return False
+    Returns how the supernet goes on from there, and how far the full network has come.
+    """
+    space, share = supernet.space, config.full_share or 0.0
+    whole = Supernet(supernet.model, space, uniform_bins(space, 1), LocallyFree(0))
+    first = replace(config, epochs=share * config.epochs, random_share=0.0, sandwich=0, flops_band=None, full_share=0.0)
+    begun = train_supernet(
+        whole,
+        data,
+        first,
+        directory=None if directory is None else directory / FULL_NETWORK,
+        max_steps=max_steps,
+        name="model",
+        title=f"{title}, full network first",
+        **options,
+    )
+    supernet.model.load_state_dict(sort_by_importance(space, whole.model).state_dict())
+    return replace(config, epochs=(1 - share) * config.epochs), begun

@@ -31,6 +31,9 @@ class TrainConfig:
     that will be searched, where these are known; None is over all bins, as in the paper."""
     spread: float = 0.3
     """In a band: how far the groups' shares lie apart (standard deviation of their logarithms)."""
+    full_share: float | None = None
+    """Share of the epochs that train the full network first; its most important channels then go in front, and the
+    supernet goes on from there. None is 0.3 in a search or a run and 0, as in the paper, in `train_supernet` alone."""
     clip_norm: float | None = None
     """Largest norm of all gradients together."""
     amp: str | None = None
@@ -51,6 +54,8 @@ def check_config(config: TrainConfig, device: torch.device) -> None:
             problems.append(f"{name} must be positive, but is {getattr(config, name)}")
     if not 0.0 <= config.random_share <= 1.0:
         problems.append(f"random_share (lambda) must lie in [0, 1], but is {config.random_share}")
+    if config.full_share is not None and not 0.0 <= config.full_share < 1.0:
+        problems.append(f"full_share must be None or lie in [0, 1), but is {config.full_share}")
     if config.clip_norm is not None and not config.clip_norm > 0:
         problems.append(f"clip_norm must be positive or None, but is {config.clip_norm}")
     if config.seed < 0:

@@ -8,12 +8,25 @@ import pytest
 from tiny import contents, num_steps, run
 from tiny import without_latency as timeless
 
-from cafenet import train
+from cafenet import trainer
 from cafenet.cli import main
 from cafenet.errors import RecipeError
 from cafenet.runs import finals
 from cafenet.runs.entries import Entry, read_entries, write_entries
 from cafenet.scoring import Scorer
+
+
+def test_both_supernets_begin_with_one_full_network(recipe, tmp_path, monkeypatch):
+    plain, steps = trainer.Trainer._train_step, []
+
+    def counted(self, batches):
+        steps.append(str(self.directory.relative_to(tmp_path / "run")))
+        return plain(self, batches)
+
+    monkeypatch.setattr(trainer.Trainer, "_train_step", counted)
+    run(recipe, tmp_path / "run", "--train.full_share=0.5", step="train")
+    assert steps == ["supernet/full"] * 2 + ["supernet"] * 2 + ["supernet-fixed"] * 2
+    assert (tmp_path / "run" / "supernet-fixed" / "full" / "model.pt").exists()
 
 
 @pytest.fixture
@@ -42,7 +55,7 @@ def test_step_by_step_equals_all_at_once(finished, recipe, tmp_path, never, monk
     assert not files(directory) & {"entries.json", "results.json"}
     trained = contents(directory, "*.pt")
     with monkeypatch.context() as limited:
-        limited.setattr(train._Trainer, "_train_step", None)
+        limited.setattr(trainer.Trainer, "_train_step", None)
         limited.setattr(finals, "train_model", None)
         assert run(recipe, directory, step="search") == {}
     assert contents(directory, "*.pt") == trained
@@ -56,7 +69,7 @@ def test_step_by_step_equals_all_at_once(finished, recipe, tmp_path, never, monk
     assert found.items() <= contents(directory, "*.pt", "*.journal", "result-*.json").items()
     assert not (directory / "results.json").exists()
     assert json.loads((directory / "manifest.json").read_text())["finished"] is None
-    never(train._Trainer, "_train_step")
+    never(trainer.Trainer, "_train_step")
     never(Scorer, "score")
     results = run(recipe, directory, step="evaluate")
     assert timeless(results) == timeless(json.loads((finished / "results.json").read_text()))
@@ -73,7 +86,7 @@ def test_a_step_says_where_things_lie_but_shows_no_table(recipe, tmp_path, capsy
 
 def test_an_interrupted_final_training_continues(finished, recipe, tmp_path, monkeypatch, capsys):
     """Ctrl-C in the third step of the second final model: its checkpoint has two steps, the first model is done."""
-    plain, steps = train._Trainer._train_step, []
+    plain, steps = trainer.Trainer._train_step, []
 
     def interrupted(self, batches):
         steps.append(self.checkpoint.parent.parent.name)
@@ -81,13 +94,13 @@ def test_an_interrupted_final_training_continues(finished, recipe, tmp_path, mon
             raise KeyboardInterrupt
         return plain(self, batches)
 
-    monkeypatch.setattr(train._Trainer, "_train_step", interrupted)
+    monkeypatch.setattr(trainer.Trainer, "_train_step", interrupted)
     directory = tmp_path / "run"
     assert main(["run", str(recipe), "--output", str(directory), "--quiet"]) == 130
     assert capsys.readouterr().err == "stopped: what is done is kept; the same command continues\n"
     done = contents(directory / "models" / "original", "*")
     assert not (directory / "models" / "50pct-uniform" / "seed-0" / "slim.pt").exists()
-    monkeypatch.setattr(train._Trainer, "_train_step", plain)
+    monkeypatch.setattr(trainer.Trainer, "_train_step", plain)
     results = run(recipe, directory)
     assert contents(directory / "models" / "original", "*") == done
     assert num_steps(directory / "models" / "50pct-uniform" / "seed-0") == 4
@@ -101,7 +114,7 @@ def test_a_model_without_its_evaluation_is_not_trained_again(finished, tmp_path,
     before = (place / "evaluation.json").read_text()
     (place / "evaluation.json").unlink()
     (place / "slim.pt").unlink()
-    never(train._Trainer, "_train_step")
+    never(trainer.Trainer, "_train_step")
     run(finished.parent / "tiny.yaml", directory)
     assert (place / "evaluation.json").read_text() == before
     assert (place / "slim.pt").exists()

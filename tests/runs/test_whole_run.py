@@ -12,7 +12,7 @@ from tiny import without_latency as timeless
 from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
-from cafenet import train
+from cafenet import trainer
 from cafenet.cli import main
 from cafenet.evaluate import evaluate
 from cafenet.recipes import load_recipe
@@ -130,7 +130,7 @@ def test_a_second_start_does_nothing_again(finished, tmp_path, monkeypatch):
     def never(*arguments, **options):
         raise AssertionError("this was done before")
 
-    monkeypatch.setattr(train._Trainer, "_train_step", never)
+    monkeypatch.setattr(trainer.Trainer, "_train_step", never)
     monkeypatch.setattr(Scorer, "score", never)
     monkeypatch.setattr(finals, "evaluate", never)
     assert timeless(run(finished.parent / "tiny.yaml", directory)) == first
@@ -173,7 +173,7 @@ def test_the_kept_recipe_continues_the_run(finished, tmp_path, monkeypatch):
     """recipe.yaml of the directory is a recipe of its own, defaults and all."""
     directory = Path(shutil.copytree(finished, tmp_path / "run"))
     assert load_recipe(str(directory / "recipe.yaml")) == load_recipe(str(finished.parent / "tiny.yaml"))
-    monkeypatch.setattr(train._Trainer, "_train_step", None)
+    monkeypatch.setattr(trainer.Trainer, "_train_step", None)
     run(directory / "recipe.yaml", directory)
 
 

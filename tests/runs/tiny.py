@@ -34,6 +34,7 @@ def recipe_file(place: Path, **sections: Any) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     (place / "net.py").write_text(NET_FILE)
     training = {"epochs": 1, "batch_size": 32, "optimizer": {"lr": 0.1}, "log_every": 1, "checkpoint_every": 2}
+    training["full_share"] = 0.0
     content = {
         "description": "a tiny run",
         "model": {"name": f"{place}/net.py:build", "input_size": [1, 28, 28]},
@@ -41,6 +42,7 @@ def recipe_file(place: Path, **sections: Any) -> Path:
         "train": training,
         "search": {
             "budget": "50%",
+            "algorithms": ["evolution"],
             "evolution": {"population": 4, "iterations": 2},
             "scoring": {"calibration_size": 64, "batch_size": 32},
             "settings": {"num_finalists": 2},

@@ -191,6 +191,7 @@ def test_all_mistakes_of_a_config_in_one_message():
         clip_norm=0.0,
         seed=-1,
         flops_band=(0.6, 0.4),
+        full_share=1.0,
         spread=-0.3,
     )
     with pytest.raises(TrainingError) as error:
@@ -203,6 +204,7 @@ def test_all_mistakes_of_a_config_in_one_message():
         "amp must be bf16 or fp16, but is 'fp8'",
         "clip_norm must be positive or None, but is 0.0",
         "seed must be 0 or more, but is -1",
+        "full_share must be None or lie in [0, 1), but is 1.0",
         "flops_band must be [low, high] with 0 < low <= high <= 1, 'budgets' or None, but is (0.6, 0.4)",
         "spread must be positive, but is -0.3",
     ):

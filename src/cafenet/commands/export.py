@@ -10,6 +10,7 @@ from cafenet.recipes import load_recipe
 from cafenet.runs.entries import read_entries
 from cafenet.runs.finals import load_final
 from cafenet.runs.workload import Workload
+from cafenet.searching.algorithm import METHODS
 
 
 def add_to(commands: Any) -> None:
@@ -18,12 +19,12 @@ def add_to(commands: Any) -> None:
         "export",
         help="write a final model of a run as .pt, .pt2 or .onnx, checked after writing",
         description="Write a trained slim model of a run for deployment; its outputs are compared after writing.",
-        epilog="example:\n  cafenet export runs/demo --method CafeNet-E --format onnx model.onnx",
+        epilog="example:\n  cafenet export runs/demo --method Uniform --format onnx model.onnx",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN_DIR", type=Path)
     parser.add_argument("file", metavar="FILE", type=Path, help="where to write; the format follows its ending")
-    parser.add_argument("--method", default="CafeNet-E", help="a method of the run's table (default: CafeNet-E)")
+    parser.add_argument("--method", help="a method of the run's table (default: the first search of the run)")
     parser.add_argument("--budget", help="one of the run's budgets (default: the first)")
     parser.add_argument("--seed", type=int, help="one of the run's seeds (default: the first)")
     parser.add_argument("--format", choices=FORMATS, help="in place of the file's ending")
@@ -35,12 +36,13 @@ def _export(args: argparse.Namespace) -> None:
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
     recipe = load_recipe(str(args.run / "recipe.yaml"))
     workload = Workload(recipe)
+    method = args.method or METHODS[recipe.search.algorithms[0]]
     entries = [
-        entry for entry in read_entries(args.run) if entry.method == args.method and args.budget in (None, entry.budget)
+        entry for entry in read_entries(args.run) if entry.method == method and args.budget in (None, entry.budget)
     ]
     if not entries:
         known = sorted({f"{entry.method} {entry.budget}".strip() for entry in read_entries(args.run)})
-        wanted = f"{args.method} {args.budget or ''}".strip()
+        wanted = f"{method} {args.budget or ''}".strip()
         raise RecipeError(f"the run has no {wanted}; it has {', '.join(known)}")
     seed = recipe.retrain.seeds[0] if args.seed is None else args.seed
     if not (args.run / "models" / entries[0].key / f"seed-{seed}" / "slim.pt").exists():

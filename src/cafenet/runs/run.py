@@ -1,12 +1,14 @@
 """Algorithm 1 of the paper from start to end, in steps that can each be stopped and continued."""
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Literal, get_args
 
 from cafenet.atomic import write_json
 from cafenet.config import Recipe
 from cafenet.description import describe_space
+from cafenet.distributed import processes
 from cafenet.runs.directory import RunDirectory
 from cafenet.runs.entries import Entry, baseline_entries, searched_entries, write_entries
 from cafenet.runs.finals import final_model, load_final
@@ -15,6 +17,7 @@ from cafenet.runs.workload import Workload
 from cafenet.searching.latency import measure_latency
 from cafenet.stages import train_stage
 from cafenet.supernet_config import build_bins
+from cafenet.train import FULL_NETWORK
 
 Step = Literal["train", "search", "retrain", "evaluate"]
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -85,7 +88,14 @@ def _train(workload: Workload, directory: Path) -> None:
     train_stage(model, space, budgets, workload.job(algorithm), directory / "supernet")
     if workload.recipe.baselines.fixed:
         fixed = workload.job(algorithm, fixed=True)
+        _copy_once(directory / "supernet" / FULL_NETWORK, directory / "supernet-fixed" / FULL_NETWORK)
         train_stage(model, space, budgets, fixed, directory / "supernet-fixed")
+
+
+def _copy_once(source: Path, target: Path) -> None:
+    """The full network that one supernet began with, for another that begins with the same."""
+    if processes().is_first and source.exists() and not target.exists():
+        shutil.copytree(source, target)
 
 
 def _row(workload: Workload, entry: Entry, directory: Path) -> Row:

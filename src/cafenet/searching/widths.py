@@ -23,12 +23,12 @@ from cafenet.scoring import FloatArray, Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm, Proposals, SettledProposals
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.contest import Contest
-from cafenet.searching.evolution import Evolution
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.finalists import pick_best
 from cafenet.searching.latency import LatencyModel, LatencySettings, fit_latency, measure_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.store import ScoredWidth, TrialStore
+from cafenet.searching.trend import Trend
 from cafenet.searching.workers import local_workers
 from cafenet.supernet import Supernet
 
@@ -75,7 +75,7 @@ def search_widths(
     time on a URL share the work. Without it, scores are kept for this call only.
     """
     scorer = Scorer(supernet, train, validation, metric=metric, config=scoring)
-    search = WidthSearch(scorer, algorithm or Evolution(), config or SearchConfig(), latency or LatencySettings())
+    search = WidthSearch(scorer, algorithm or Trend(), config or SearchConfig(), latency or LatencySettings())
     budgets = search.budgets(budget)
     return search.run(budgets, storage, study=study, quiet=quiet)
 

@@ -1,0 +1,84 @@
+"""A supernet that begins with the full network: it is trained first, then its best channels go in front."""
+
+import numpy as np
+import pytest
+import torch
+from small import assert_same_state, built, config, data, supernet_of
+
+from cafenet.assignment import LocallyFree
+from cafenet.bins import uniform_bins
+from cafenet.importance import unit_importance
+from cafenet.retrain import train_model
+from cafenet.supernet import Supernet
+from cafenet.train import FULL_NETWORK, train_supernet
+
+OPTIONS = {"epochs": 4, "full_share": 0.25, "lr": 0.1}
+STEPS = 32
+"""4 epochs of 64 examples in steps of 8; the first 8 of them train the full network."""
+
+
+def trained_from_full(directory=None, max_steps=None, **options):
+    supernet = supernet_of()
+    settings = config(**{**OPTIONS, **options})
+    result = train_supernet(supernet, data(), settings, directory=directory, max_steps=max_steps, quiet=True)
+    return supernet, result
+
+
+def test_the_full_network_takes_the_first_epochs(monkeypatch):
+    sizes, pick = [], Supernet.pick
+
+    def watched(self, *args, **options):
+        sizes.append(self.binned.bins.search_space_size)
+        return pick(self, *args, **options)
+
+    monkeypatch.setattr(Supernet, "pick", watched)
+    _, result = trained_from_full()
+    assert sizes == [1] * 8 + [16] * 24
+    assert (result.steps, result.finished) == (STEPS, True)
+
+
+def test_it_is_what_train_model_makes_with_its_channels_sorted():
+    alone = train_model(built(), torch.zeros(1, 3, 4, 4), data(), config(epochs=1, lr=0.1), quiet=True)
+    supernet, result = trained_from_full(max_steps=8)
+    assert (result.steps, result.finished) == (8, False)
+    images, _ = data(16, 5).tensors
+    torch.testing.assert_close(supernet.model.eval()(images), alone.eval()(images))
+    for importance in unit_importance(supernet.space, supernet.model):
+        assert (np.diff(importance) <= 0).all()
+    assert any((np.diff(importance) > 0).any() for importance in unit_importance(supernet.space, alone))
+
+
+@pytest.mark.parametrize("stops", [(3,), (8,), (9,), (3, 8, 20), (31,)])
+def test_an_interrupted_training_ends_as_one_that_was_not(stops, tmp_path):
+    whole, _ = trained_from_full()
+    for stop in stops:
+        _, result = trained_from_full(tmp_path, max_steps=stop)
+        assert (result.steps, result.finished) == (stop, False)
+    continued, result = trained_from_full(tmp_path)
+    assert (result.steps, result.finished) == (STEPS, True)
+    assert_same_state(continued.model, whole.model)
+    assert (tmp_path / FULL_NETWORK / "model.pt").exists()
+
+
+def test_without_a_share_there_is_no_full_network(tmp_path):
+    for share in (None, 0.0):
+        trained_from_full(tmp_path / str(share), full_share=share)
+        assert not (tmp_path / str(share) / FULL_NETWORK).exists()
+    (one, _), (other, _) = (trained_from_full(full_share=share) for share in (None, 0.0))
+    assert_same_state(one.model, other.model)
+
+
+def test_a_supernet_of_one_width_is_the_full_network_already(tmp_path):
+    model = built()
+    space = supernet_of(model).space
+    only = Supernet(model, space, uniform_bins(space, 1), LocallyFree(0))
+    result = train_supernet(only, data(), config(**OPTIONS), directory=tmp_path, quiet=True)
+    assert result.steps == STEPS
+    assert not (tmp_path / FULL_NETWORK).exists()
+
+
+def test_the_model_that_was_given_is_left_as_it_is():
+    model = built()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    train_supernet(supernet_of(model), data(), config(**OPTIONS), quiet=True)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
