@@ -22,12 +22,12 @@ def markdown(results: Results) -> str:
         "Made by `make bench-peers` (`python -m benchmarks.peers`, which says how). CIFAR-10 at 16x16: 10,000 training",
         f"images, {NUM_VALIDATION:,} for validation, 5,000 for the test; FLOPs counted by one tool for all. *Scratch*:",
         f"the slim network with fresh weights, {SCRATCH_EPOCHS} epochs. *Fine-tuned*: {FINETUNE_EPOCHS} epochs from",
-        f"the weights that each tool gives. Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but",
-        "for AutoSlim-style and the rows that say fresh weights, which train a supernet from the start. Supernets are",
-        f"trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored; {OURS} is the default search. Search",
-        "time is CPU time on one core, a shared supernet's training counted where it was trained. Mean and standard",
-        "deviation over seeds; differences are paired by seed, with 95% intervals, bold where these do not hold zero.",
-        "Cells that are not there yet were not measured; a difference of one seed says nothing.",
+        f"the weights that each tool gives. Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs,",
+        "but for AutoSlim-style and the rows that say fresh weights, which train a supernet from the start. Supernets",
+        f"are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored; {OURS} is the default search.",
+        "Search time is CPU time on one core, a shared supernet's training counted where it was trained. Mean and",
+        "standard deviation over seeds; differences are paired by seed, with 95% intervals, bold where they do not",
+        "hold zero. Cells that are not there yet were not measured; a difference of one seed says nothing.",
     ]
     for percent in PERCENTS:
         for network in BUILDERS:
