@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from benchmarks.peers.tasks import BATCH_SIZE, Task, trained_for
+from benchmarks.peers.tasks import Task, trained_for
 from torch import Tensor, nn
 
 import cafenet
@@ -133,7 +133,6 @@ def fastnas(task: Task, trained: nn.Module, percent: int, seed: int, place: Path
         dummy_input=task.example,
         config={
             "data_loader": task.batches(augmented=False),
-            "max_iter_data_loader": 512 // BATCH_SIZE,
             "collect_func": lambda batch: batch[0],
             "score_func": lambda each: evaluate(each, task.validation_batches())["accuracy"],
             "verbose": False,
