@@ -13,8 +13,6 @@ Results go to docs/search.json after every piece, and docs/search.md is made of 
 """
 
 import argparse
-import shlex
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,8 +51,7 @@ def main() -> None:
     if "workers" in options.parts:
         compare_workers(results, options.cache, num_runs=1 if options.quick else 3, quick=options.quick)
     page = options.output.with_suffix(".md")
-    command = shlex.join(["python", "benchmarks/search.py", *sys.argv[1:]])
-    page.write_text(markdown(results, command), encoding="utf-8")
+    page.write_text(markdown(results), encoding="utf-8")
     print(f"{options.output} and {page} written")
 
 

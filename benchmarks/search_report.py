@@ -31,10 +31,13 @@ that of the pick: its best candidate on all validation images; ± is the standar
 these images."""
 
 
-def markdown(results: Results, command: str) -> str:
+def markdown(results: Results) -> str:
     """The whole page."""
     versions = ", ".join(f"{package} {version}" for package, version in results.versions.items())
-    parts = ["# The search", f"    {command}", f"Made by `make bench-search`. {versions}."]
+    parts = [
+        "# The search",
+        f"Made by `make bench-search` (`python benchmarks/search.py`, which says how). {versions}.",
+    ]
     claims = list(_claims(results))
     parts += ["## Claims", table(["claim", "measured", "holds"], claims)] if claims else []
     rows = results.rows("table")
