@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import cafenet
 from cafenet.api import Found, search
 from cafenet.cli import main
-from cafenet.errors import BudgetError, CafeNetError, ScoringError, TraceError
+from cafenet.errors import BudgetError, CafeNetError, ScoringError, TraceError, TrainingError
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import Proposal
@@ -93,6 +93,20 @@ def test_a_retrained_model_starts_from_fresh_weights():
     start = answer.space.extract(channels=answer.result.channels, model=initialised(model, 4))
     assert_same_state(answer.model, train_model(start, EXAMPLE, TRAIN, settings, quiet=True))
     assert counted(answer.model)[0] <= 0.5 * traced(model).flops()
+
+
+def test_a_retrained_model_may_start_from_the_supernet(tmp_path):
+    settings = config(seed=4, epochs=2)
+    answer = found(retrain=settings, start="supernet", directory=tmp_path)
+    assert_same_state(answer.model, train_model(found().model, EXAMPLE, TRAIN, settings, quiet=True))
+    other = found(retrain=settings, directory=tmp_path)  # has a training of its own in the same directory
+    assert not torch.equal(other.model.one.weight, answer.model.one.weight)
+    assert_same_state(other.model, found(retrain=settings).model)
+
+
+def test_a_start_by_an_unknown_name():
+    with pytest.raises(TrainingError, match="start must be scratch or supernet, but is 'fresh'"):
+        found(retrain=config(), start="fresh")
 
 
 def test_the_same_seed_gives_the_same_model():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.atomic import write_json
 from cafenet.calling import unwrap
 from cafenet.description import describe_space
+from cafenet.errors import TrainingError
 from cafenet.examples import Data, hold_examples
 from cafenet.metrics import Metric, metric_by_name
 from cafenet.recalibration import recalibrate_model
@@ -40,7 +41,7 @@ class Found:
     """What a search hands back."""
 
     model: nn.Module
-    """The slim model: trained from scratch where `retrain` was given, else with the supernet's weights."""
+    """The slim model: trained where `retrain` was given, else with the supernet's weights."""
     result: SearchResult
     space: WidthSpace
     """Of the original model."""
@@ -63,6 +64,7 @@ def search(
     metric: str | Metric = "accuracy",
     training: TrainConfig | None = None,
     retrain: TrainConfig | None = None,
+    start: Literal["scratch", "supernet"] = "scratch",
     supernet: SupernetConfig | None = None,
     algorithm: Algorithm | None = None,
     stages: StagesConfig | None = None,
@@ -76,11 +78,14 @@ def search(
     """Find the best widths of a model within a budget ("50%", "150M", "1.5M params", "12ms") and return the slim model.
 
     train, val: data that the supernet learns from and that widths are scored on; keep the test set out of both.
-    training: of the supernet. retrain: of the slim model, from fresh weights; None keeps the supernet's weights.
+    training: of the supernet. retrain: of the slim model; None keeps the supernet's weights. start: what that training
+    begins with, fresh weights or the supernet's, which need fewer epochs.
     directory: where checkpoints, scores and results go; a second call with the same one continues the first, and
     `cafenet report` makes a page of it.
     The model itself is not changed.
     """
+    if start not in ("scratch", "supernet"):
+        raise TrainingError(f"start must be scratch or supernet, but is {start!r}")
     model = unwrap(model)
     job = Job(
         train=train,
@@ -109,14 +114,14 @@ def search(
             _describe(model, space, job, budget, place)
         found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
         write_json(place / "entries.json", [_entry(found.result)])
-        if retrain is None:
-            slim = found.slim
+        slim = found.slim
+        if retrain is None or start == "supernet":
             recalibrate_model(slim, hold_examples(train, "training data", num_examples=job.scoring.calibration_size))
         else:
-            start = space.extract(channels=found.result.channels, model=initialised(model, retrain.seed))
-            slim = train_model(
-                start, example_inputs, train, retrain, loss=loss, directory=place / "retrain", quiet=quiet
-            )
+            slim = space.extract(channels=found.result.channels, model=initialised(model, retrain.seed))
+        if retrain is not None:
+            kept = place / ("retrain" if start == "scratch" else "finetune")
+            slim = train_model(slim, example_inputs, train, retrain, loss=loss, directory=kept, quiet=quiet)
     return Found(slim, found.result, space)
 
 
