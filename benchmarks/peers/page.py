@@ -12,23 +12,24 @@ from benchmarks.search_results import Results
 from cafenet.pairing import compare_paired
 
 OURS = "CafeNet-T"
+HOW = f"""# Peers and baselines at equal FLOPs and equal training
+
+Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to restart and share it). CIFAR-10 at 16x16:
+10,000 training images, {NUM_VALIDATION:,} for validation, 5,000 for the test. FLOPs are counted by one tool for all.
+
+- *Scratch*: the slim network with fresh weights, {SCRATCH_EPOCHS} epochs. *Fine-tuned*: {FINETUNE_EPOCHS} epochs from
+  the weights that each tool gives. The epochs of a supernet train these weights, too, which is a part of what is compared.
+- Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and the rows that say
+  *fresh weights*, which train a supernet from the start.
+- Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored. {OURS} is the default search.
+- Search time is CPU time on one core, a shared supernet's training counted where it was trained.
+- Mean and standard deviation over seeds. Differences are paired, with 95% intervals, bold where they do not hold zero; one
+  seed says nothing. Cells that are not there yet were not measured."""
 
 
 def markdown(results: Results) -> str:
     """The page."""
-    lines = [
-        "# Peers and baselines at equal FLOPs and equal training",
-        "",
-        "Made by `make bench-peers` (`python -m benchmarks.peers`, which says how). CIFAR-10 at 16x16: 10,000 training",
-        f"images, {NUM_VALIDATION:,} for validation, 5,000 for the test; FLOPs counted by one tool for all. *Scratch*:",
-        f"the slim network with fresh weights, {SCRATCH_EPOCHS} epochs. *Fine-tuned*: {FINETUNE_EPOCHS} epochs from",
-        f"the weights that each tool gives. Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs,",
-        "but for AutoSlim-style and the rows that say fresh weights, which train a supernet from the start. Supernets",
-        f"are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored; {OURS} is the default search.",
-        "Search time is CPU time on one core, a shared supernet's training counted where it was trained. Mean and",
-        "standard deviation over seeds; differences are paired by seed, with 95% intervals, bold where they do not",
-        "hold zero. Cells that are not there yet were not measured; a difference of one seed says nothing.",
-    ]
+    lines = [HOW]
     for percent in PERCENTS:
         for network in BUILDERS:
             lines += _table(results, network, percent)
@@ -67,31 +68,32 @@ def _table(results: Results, network: str, percent: int) -> list[str]:
 
 
 def _overall(results: Results, percent: int) -> list[str]:
-    """Over all networks that both methods were measured on."""
+    """Over all networks that both methods were measured on, every network and seed a pair."""
     tables = [results.rows(f"{network} {percent}%") for network in BUILDERS]
     lines = ["", f"## {OURS} minus the others at {percent}%, mean over networks", ""]
-    lines += ["| method | networks | scratch | fine-tuned |", "| --- | ---: | ---: | ---: |"]
+    lines += ["Every network and seed is a pair.", ""]
+    lines += ["| method | networks | pairs | scratch | fine-tuned |", "| --- | ---: | ---: | ---: | ---: |"]
     for name in (name for name in METHODS if name != OURS):
         both = [rows for rows in tables if OURS in rows and name in rows]
         if both:
             cells = (_difference(both, name, key) for key in ("scratch", "finetuned"))
-            lines.append(f"| {name} | {len(both)} | {' | '.join(cells)} |")
+            num_pairs = sum(len(set(rows[OURS]) & set(rows[name])) for rows in both)
+            lines.append(f"| {name} | {len(both)} | {num_pairs} | {' | '.join(cells)} |")
     return lines
 
 
 def _difference(tables: list[dict[str, Any]], name: str, key: str = "scratch") -> str:
-    """Paired by seed; over several networks, the mean of each seed."""
-    if name == OURS or not all(OURS in rows and name in rows for rows in tables):
+    """Paired by network and seed."""
+    if name == OURS:
         return ""
-    seeds = sorted(set.intersection(*(set(rows[each]) for rows in tables for each in (OURS, name))))
-    if not seeds:
-        return ""
-    ours, other = (
-        [float(np.mean([rows[each][seed][key] for rows in tables])) for seed in seeds] for each in (OURS, name)
-    )
-    found = compare_paired(ours, other)
-    if found.num_pairs == 1:
-        return f"{found.mean:+.2f} (one seed)"
+    pairs = [
+        (rows[OURS][seed][key], rows[name][seed][key])
+        for rows in tables
+        for seed in sorted(set(rows.get(OURS, {})) & set(rows.get(name, {})))
+    ]
+    if len(pairs) < 2:
+        return f"{pairs[0][0] - pairs[0][1]:+.2f} (one seed)" if pairs else ""
+    found = compare_paired(*map(list, zip(*pairs, strict=True)))
     text = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
     return f"**{text}**" if found.is_clear else text
 
