@@ -18,13 +18,13 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
 10,000 training images, {NUM_VALIDATION:,} for validation, 5,000 for the test. FLOPs are counted by one tool for all.
 
 - *Scratch*: the slim network with fresh weights, {SCRATCH_EPOCHS} epochs. *Fine-tuned*: {FINETUNE_EPOCHS} epochs from
-  the weights that each tool gives. The epochs of a supernet train these weights, too, which is a part of what is compared.
-- Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and the rows that say
-  *fresh weights*, which train a supernet from the start.
+  the weights that each tool gives. A supernet's epochs train these weights, too, which is a part of what is compared.
+- Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and the rows that
+  say *fresh weights*, which train a supernet from the start.
 - Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored. {OURS} is the default search.
 - Search time is CPU time on one core, a shared supernet's training counted where it was trained.
-- Mean and standard deviation over seeds. Differences are paired, with 95% intervals, bold where they do not hold zero; one
-  seed says nothing. Cells that are not there yet were not measured."""
+- Mean and standard deviation over seeds. Differences are paired, with 95% intervals, bold where they do not hold zero;
+  one seed says nothing. Cells that are not there yet were not measured."""
 
 
 def markdown(results: Results) -> str:
