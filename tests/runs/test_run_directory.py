@@ -10,6 +10,7 @@ import pytest
 from cafenet.atomic import write_json, write_text
 from cafenet.config import Recipe
 from cafenet.errors import RecipeError
+from cafenet.recipes import load_recipe
 from cafenet.runs import directory
 from cafenet.runs.directory import RunDirectory
 
@@ -43,6 +44,31 @@ def test_another_recipe_is_refused_and_changes_nothing(tmp_path):
     ):
         RunDirectory(tmp_path / "run", replace(Recipe(), seed=1), [])
     assert (tmp_path / "run" / "recipe.yaml").read_text() == before
+
+
+def with_seeds(*seeds: int) -> Recipe:
+    return replace(Recipe(), retrain=replace(Recipe().retrain, seeds=seeds))
+
+
+def test_more_seeds_continue_a_finished_run(tmp_path):
+    RunDirectory(tmp_path / "run", with_seeds(0, 1), []).finish()
+    RunDirectory(tmp_path / "run", with_seeds(2, 0, 1), [])
+    assert manifest(tmp_path / "run")["finished"] is None
+    assert load_recipe(str(tmp_path / "run" / "recipe.yaml")).retrain.seeds == (2, 0, 1)
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 2), (2, 3)])
+def test_fewer_or_other_seeds_are_another_recipe(seeds, tmp_path):
+    RunDirectory(tmp_path / "run", with_seeds(0, 1), [])
+    with pytest.raises(RecipeError, match=r"another recipe \(retrain.seeds was \[0, 1\], is "):
+        RunDirectory(tmp_path / "run", with_seeds(*seeds), [])
+
+
+def test_more_seeds_do_not_hide_another_difference(tmp_path):
+    RunDirectory(tmp_path / "run", with_seeds(0), []).finish()
+    with pytest.raises(RecipeError, match=r"another recipe \(seed was 0, is 1\)"):
+        RunDirectory(tmp_path / "run", replace(with_seeds(0, 1), seed=1), [])
+    assert manifest(tmp_path / "run")["finished"] is not None
 
 
 def test_time_is_added_up(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from tiny import (
 from torch import nn
 
 import cafenet
+from cafenet import trainer
 from cafenet.evaluate import evaluate
 from cafenet.recipes import load_recipe
 from cafenet.runs import finals
@@ -207,6 +208,21 @@ def test_two_seeds(recipe, tmp_path):
             for name in ("first", "second")
         )
         assert comparison["mean"] == pytest.approx(np.mean(np.subtract(ours, other)))
+
+
+def test_a_seed_more_trains_only_what_is_missing(recipe, tmp_path, monkeypatch):
+    before = run(recipe, tmp_path / "run", "--baselines.fixed=false")["rows"]
+    plain, trained = trainer.Trainer._train_step, set()
+
+    def watched(self, batches):
+        trained.add(self.directory.name)
+        return plain(self, batches)
+
+    monkeypatch.setattr(trainer.Trainer, "_train_step", watched)
+    results = run(recipe, tmp_path / "run", "--baselines.fixed=false", "--retrain.seeds=[0,1]")
+    assert trained == {"seed-1"}
+    assert [each["accuracies"][:1] for each in results["rows"]] == [each["accuracies"] for each in before]
+    assert all(len(each["accuracies"]) == 2 for each in results["rows"])
 
 
 def test_attributes(tmp_path):

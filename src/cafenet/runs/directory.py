@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -25,7 +26,7 @@ _WITHOUT_EFFECT = ("description", "reference")
 
 
 class RunDirectory:
-    """Where everything of one run lies; a second start of the same recipe continues in it."""
+    """Where everything of one run lies; a second start of the same recipe, perhaps with more seeds, continues in it."""
 
     def __init__(self, path: Path, recipe: Recipe, command: list[str] | None = None) -> None:
         self.path = path
@@ -73,6 +74,7 @@ class RunDirectory:
         for document in (before, now):
             for key in _WITHOUT_EFFECT:
                 document.pop(key, None)
+        has_more_seeds = _take_over_seeds(before, now)
         changed = differences(before, now)
         if changed:
             details = "; ".join(changed[:5]) + (f"; and {len(changed) - 5} more" if len(changed) > 5 else "")
@@ -80,6 +82,8 @@ class RunDirectory:
                 f"{self.path} holds a run of another recipe ({details}); give another directory with --output, or "
                 "undo the change to continue this run"
             )
+        if has_more_seeds:
+            write_json(self._manifest_path, json.loads(self._manifest_path.read_text()) | {"finished": None})
 
     def _start(self, recipe: Recipe, command: list[str]) -> None:
         if self._manifest_path.exists():
@@ -104,6 +108,15 @@ class RunDirectory:
             "seconds": {},
         }
         write_json(self._manifest_path, manifest)
+
+
+def _take_over_seeds(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether `now` has all seeds of the final trainings of `before` and more, which is no other run; then both do."""
+    old, new = (document.get("retrain", document) for document in (before, now))
+    if not isinstance(old, dict) or not set(old.get("seeds", ())) < set(new.get("seeds", ())):
+        return False
+    old["seeds"] = new["seeds"]
+    return True
 
 
 def _versions() -> dict[str, str]:
