@@ -23,8 +23,7 @@ from cafenet import api
 from cafenet.cli import main
 from cafenet.detection.config import load_detection_recipe
 from cafenet.recipes import load_recipe, recipe_text
-from cafenet.searching import latency as latencies
-from cafenet.searching import widths
+from cafenet.searching import latency, latency_model, widths
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -125,11 +124,11 @@ def test_the_tutorial_can_be_followed(place, monkeypatch, capsys):
 def steady_clock(monkeypatch) -> None:
     """Latencies that follow from FLOPs, since those of a busy machine may meet no budget."""
 
-    def latency(model, example_inputs, settings) -> float:
+    def estimated(model, example_inputs, settings) -> float:
         return cafenet.trace(model, example_inputs, verify=False).flops() / 1e6
 
-    for module in (cafenet, api, latencies, widths):
-        monkeypatch.setattr(module, "measure_latency", latency)
+    for module in (cafenet, api, latency, latency_model, widths):
+        monkeypatch.setattr(module, "measure_latency", estimated)
 
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)

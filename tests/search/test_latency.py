@@ -14,8 +14,9 @@ from torch import nn
 import cafenet
 from cafenet.bins import uniform_bins
 from cafenet.errors import BudgetError
-from cafenet.searching import latency
-from cafenet.searching.latency import LatencyModel, LatencySettings, fit_latency, measure_latency
+from cafenet.searching import latency, latency_model
+from cafenet.searching.latency import LatencySettings, measure_latency
+from cafenet.searching.latency_model import LatencyModel, fit_latency
 from networks import Forward, contents
 
 IMAGE = torch.zeros(1, 3, 4, 4)
@@ -176,7 +177,7 @@ def measured(monkeypatch):
         calls.append((model[0].out_channels, model[1].out_channels))
         return float(sum(p.numel() for p in model.parameters()))
 
-    monkeypatch.setattr(latency, "measure_latency", fake)
+    monkeypatch.setattr(latency_model, "measure_latency", fake)
     return calls
 
 
@@ -250,7 +251,7 @@ def test_measurements_of_another_device_or_format_are_replaced(measured, tmp_pat
     fit_latency(*arguments, cache=path)
     assert measured
     measured.clear()
-    monkeypatch.setattr(latency, "_device_name", lambda device: "abacus")
+    monkeypatch.setattr(latency_model, "_device_name", lambda device: "abacus")
     fit_latency(*arguments, cache=path)
     assert measured
 

@@ -22,7 +22,8 @@ from cafenet.optim import build_optimizer
 from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.latency import LatencyModel, fit_latency, measure_latency
+from cafenet.searching.latency import measure_latency
+from cafenet.searching.latency_model import LatencyModel, fit_latency
 from cafenet.space import WidthSpace
 from cafenet.stages import Job
 from cafenet.supernet_config import build_bins, build_supernet

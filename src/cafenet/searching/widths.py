@@ -25,7 +25,8 @@ from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.contest import Contest
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.finalists import pick_best
-from cafenet.searching.latency import LatencyModel, LatencySettings, fit_latency, measure_latency
+from cafenet.searching.latency import LatencySettings, measure_latency
+from cafenet.searching.latency_model import LatencyModel, fit_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.store import ScoredWidth, TrialStore
 from cafenet.searching.trend import Trend
