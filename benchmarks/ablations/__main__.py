@@ -34,8 +34,8 @@ from cafenet.train import TrainConfig
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-EPOCHS = 20
-POPULATION, ITERATIONS = 20, 15
+EPOCHS = 10
+POPULATION, ITERATIONS = 20, 8
 
 
 def main() -> None:
