@@ -4,7 +4,7 @@ import difflib
 import inspect
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -73,6 +73,17 @@ def check_schedule(config: ScheduleConfig) -> None:
         raise TrainingError(f"schedule must be cosine, step, exponential or constant, but got {config.name!r}")
     if config.warmup_epochs < 0 or config.gamma <= 0 or config.every_epochs <= 0 or config.final_lr < 0:
         raise TrainingError(f"a schedule needs warmup_epochs, final_lr >= 0 and gamma, every_epochs > 0: {config}")
+
+
+def shortened(config: ScheduleConfig, num_epochs: float, share: float) -> ScheduleConfig:
+    """The schedule of a training of `num_epochs` for one of a share of them: everything comes that much earlier."""
+    shares = [milestone if milestone < 1 else milestone / num_epochs for milestone in config.milestones]
+    return replace(
+        config,
+        milestones=tuple(each for each in shares if each < 1),  # others lie behind the end
+        every_epochs=share * config.every_epochs,
+        warmup_epochs=share * config.warmup_epochs,
+    )
 
 
 def learning_rate(config: ScheduleConfig, lr: float, epoch: float, num_epochs: float) -> float:

@@ -12,6 +12,7 @@ from cafenet.distributed import processes
 from cafenet.importance import sort_by_importance
 from cafenet.journal import Journal
 from cafenet.loop import TrainResult
+from cafenet.optim import shortened
 from cafenet.supernet import LossFunction, Supernet
 from cafenet.train_config import TrainConfig, check_config
 from cafenet.trainer import Trainer
@@ -77,7 +78,7 @@ def _begin_with_full_network(
     """
     space, share = supernet.space, config.full_share or 0.0
     whole = Supernet(supernet.model, space, uniform_bins(space, 1), LocallyFree(0))
-    first = replace(config, epochs=share * config.epochs, random_share=0.0, sandwich=0, flops_band=None, full_share=0.0)
+    first = replace(_part(config, share), random_share=0.0, sandwich=0, flops_band=None, full_share=0.0)
     begun = train_supernet(
         whole,
         data,
@@ -89,4 +90,9 @@ def _begin_with_full_network(
         **options,
     )
     supernet.model.load_state_dict(sort_by_importance(space, whole.model).state_dict())
-    return replace(config, epochs=(1 - share) * config.epochs), begun
+    return _part(config, 1 - share), begun
+
+
+def _part(config: TrainConfig, share: float) -> TrainConfig:
+    """A training of a share of the epochs, with its schedule."""
+    return replace(config, epochs=share * config.epochs, schedule=shortened(config.schedule, config.epochs, share))

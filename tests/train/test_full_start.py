@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from small import assert_same_state, built, config, data, supernet_of
+from small import assert_same_state, built, config, data, log_of, supernet_of
 
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
 from cafenet.importance import unit_importance
+from cafenet.optim import ScheduleConfig
 from cafenet.retrain import train_model
 from cafenet.supernet import Supernet
 from cafenet.train import FULL_NETWORK, train_supernet
@@ -58,6 +59,14 @@ def test_an_interrupted_training_ends_as_one_that_was_not(stops, tmp_path):
     assert (result.steps, result.finished) == (STEPS, True)
     assert_same_state(continued.model, whole.model)
     assert (tmp_path / FULL_NETWORK / "model.pt").exists()
+
+
+def test_both_parts_follow_the_schedule(tmp_path):
+    """Half-way through 4 steps of the full network the rate falls, and again half-way through 12 of the supernet."""
+    halved = ScheduleConfig("step", milestones=(1,), gamma=0.5)  # the first of two epochs
+    trained_from_full(tmp_path, epochs=2, schedule=halved)
+    rates = [[line["lr"] for line in log_of(place)] for place in (tmp_path / FULL_NETWORK, tmp_path)]
+    assert rates == [[0.1] * 2 + [0.05] * 2, [0.1] * 6 + [0.05] * 6]
 
 
 def test_without_a_share_there_is_no_full_network(tmp_path):

@@ -2,12 +2,13 @@
 
 import inspect
 
+import numpy as np
 import pytest
 import torch
 from small import log_of, supernet_of, trained
 
 from cafenet.errors import TrainingError
-from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
+from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate, shortened
 from cafenet.train import TrainConfig, train_supernet
 
 
@@ -121,6 +122,26 @@ def test_exponential():
     config = ScheduleConfig("exponential", gamma=0.5, every_epochs=2, warmup_epochs=1)
     # 0.1 from epoch 1 on, halved at 3, 5, 7
     assert rates(config, [0.5, 1, 2.9, 3, 5, 7]) == pytest.approx([0.05, 0.1, 0.1, 0.05, 0.025, 0.0125])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ScheduleConfig(),
+        ScheduleConfig(warmup_epochs=20),
+        ScheduleConfig("step", milestones=(0.5, 0.75), warmup_epochs=10),
+        ScheduleConfig("step", milestones=(50, 75, 100, 120)),
+        ScheduleConfig("step", milestones=(1, 2)),
+        ScheduleConfig("exponential", gamma=0.9, every_epochs=2.5, warmup_epochs=5),
+        ScheduleConfig("constant"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_a_shortened_schedule_is_the_same_in_less_time(config, share):
+    for epoch in np.linspace(0.1, 99.7, 23):
+        before = learning_rate(config, 0.1, epoch, 100)
+        assert learning_rate(shortened(config, 100, share), 0.1, share * epoch, share * 100) == pytest.approx(before)
 
 
 def test_constant():

@@ -95,7 +95,10 @@ def _train(workload: Workload, directory: Path) -> None:
 def _copy_once(source: Path, target: Path) -> None:
     """The full network that one supernet began with, for another that begins with the same."""
     if processes().is_first and source.exists() and not target.exists():
-        shutil.copytree(source, target)
+        temporary = target.with_name(f"{target.name}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(source, temporary)
+        temporary.rename(target)
 
 
 def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
