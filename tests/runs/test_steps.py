@@ -11,6 +11,7 @@ from tiny import without_latency as timeless
 from cafenet import trainer
 from cafenet.cli import main
 from cafenet.errors import RecipeError
+from cafenet.report.records import read_run
 from cafenet.runs import finals
 from cafenet.runs.entries import Entry, read_entries, write_entries
 from cafenet.scoring import Scorer
@@ -27,6 +28,7 @@ def test_both_supernets_begin_with_one_full_network(recipe, tmp_path, monkeypatc
     run(recipe, tmp_path / "run", "--train.full_share=0.5", step="train")
     assert steps == ["supernet/full"] * 2 + ["supernet"] * 2 + ["supernet-fixed"] * 2
     assert (tmp_path / "run" / "supernet-fixed" / "full" / "model.pt").exists()
+    assert [study.name for study in read_run(tmp_path / "run").studies] == ["supernet", "supernet-fixed"]
 
 
 @pytest.fixture

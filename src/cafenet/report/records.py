@@ -10,6 +10,7 @@ import yaml
 
 from cafenet.errors import RecipeError
 from cafenet.searching.storage import open_storage
+from cafenet.train import FULL_NETWORK
 
 JOURNAL = "trials.journal"
 
@@ -90,6 +91,7 @@ def study_places(path: Path) -> list[Path]:
             for name in ("log.jsonl", JOURNAL)
             for pattern in ("supernet*/**", "stage-*")
             for file in path.glob(f"{pattern}/{name}")
+            if file.parent.name != FULL_NETWORK
         }
     )
 
