@@ -118,9 +118,10 @@ def settle_on_table(table: Table, mode: str, percent: int, seed: int, most: int)
     feasible, found = table.feasible(percent), []
     for stop in (stop for stop in CHECKPOINTS if stop <= most):
         proposals = Trend(stop).proposals(feasible, np.random.default_rng((seed, 0)))
-        scores = table.searched(mode)[table.number(next(proposals).taken)]
         try:
-            proposals.send(scores)
+            proposal = next(proposals)
+            while True:
+                proposal = proposals.send(table.searched(mode)[table.number(proposal.taken)])
         except StopIteration as end:
             found.append(round(float(table.judged(mode)[table.number(end.value[0])]), 3))
     return found

@@ -16,9 +16,11 @@ def settled(algorithm, space, value, seed=0):
     """The rows that a search settles on."""
     search = algorithm.proposals(space, np.random.default_rng(seed))
     proposal = next(search)
-    with pytest.raises(StopIteration) as end:
-        search.send(value(proposal.taken))
-    return end.value.value
+    try:
+        while True:
+            proposal = search.send(value(proposal.taken))
+    except StopIteration as end:
+        return end.value
 
 
 def law(taken, worths=WORTHS):
@@ -52,7 +54,7 @@ def test_the_optimum_of_the_law_is_settled_on_although_scores_are_noisy(seed):
 
 def test_what_it_settles_on_comes_best_first_and_fits():
     space = feasible([24, 24, 24, 24], 40)
-    rows = best_of_trend(space, WORTHS)
+    rows = best_of_trend(space, WORTHS, 4.0)
     values = law(rows)
     assert len(rows) == len(np.unique(rows, axis=0)) == 20
     assert (np.diff(values) <= 1e-9).all()
@@ -88,10 +90,26 @@ def test_scores_that_say_nothing_lead_to_balanced_widths(value):
     assert rows[0].tolist() == [10, 10, 10, 10]
 
 
-def test_widths_stay_within_four_times_of_uniform_ones():
+@pytest.mark.parametrize(("farthest", "best"), [(1.0, [20, 20]), (2.0, [30, 10]), (4.0, [35, 5])])
+def test_widths_stay_within_some_times_of_uniform_ones(farthest, best):
+    rows = best_of_trend(feasible([64, 64], 40), np.array([1.0, 0.01]), farthest)
+    assert rows[0].tolist() == best  # uniform is 20 and 20
+
+
+def test_scores_on_the_way_say_how_far_the_fit_is_right():
+    """All scores about uniform widths say that the second group is worth little; less than half of it is fatal."""
     space = feasible([64, 64], 40)
-    rows = best_of_trend(space, np.array([1.0, 0.01]))
-    assert rows[0].tolist() == [35, 5]  # uniform is 20 and 20
+
+    def cliff(taken):
+        return np.log(taken[:, 0]) + 0.01 * np.log(taken[:, 1]) - 3.0 * (taken[:, 1] < 9)
+
+    scored = sample_balanced(space, 300, 0.05, np.random.default_rng(0))
+    assert (scored[:, 1] >= 9).all()
+    assert settled(Trend(spread=0.05), space, cliff)[0].tolist() == [30, 10]
+    assert settled(Trend(spread=0.05), space, lambda taken: cliff(taken) + 3.0 * (taken[:, 1] < 9))[0].tolist() == [
+        35,
+        5,
+    ]
 
 
 def test_where_only_the_smallest_subnet_fits_it_is_scored():

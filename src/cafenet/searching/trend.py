@@ -4,6 +4,10 @@ A score of one width is noisy, and the best of many is the luckiest. But accurac
 way: score = a + sum of b_g log(width_g), with a worth b_g > 0 of each group. Some hundred scores about the budget say
 what each group is worth; the width that maximises the sum under the budget needs no luck. Smallest example: two groups
 that cost the same a channel, worth 2 and 1, and a budget of 9 channels: 6 and 3.
+
+The law holds about the widths that were scored. So the fit says where to go from uniform widths, and scores of a few
+widths on the way say how far: not beyond a cliff, a score that lies far below that of uniform widths. A little below is
+no sign against a width, since a supernet that is trained on balanced widths serves these best.
 """
 
 from dataclasses import dataclass
@@ -20,10 +24,12 @@ _RIDGE = 0.05
 """Share of the widths' own variance that is added to it."""
 _LEAST_WORTH = 0.1
 """Of the mean worth: wider never hurts, whatever noise says."""
-_FARTHEST = 4.0
-"""Widths of the fit are at most that many times narrower or wider than uniform ones, beyond which nothing was seen."""
+_WAY = (1.0, 1.5, 2.0, 3.0, 4.0)
+"""How many times narrower or wider than uniform ones the widths on the way may be."""
 _LEAST_USED = 0.6
 """Of the budget, by widths that are scored."""
+_CLIFF = 3.0
+"""Below the score of uniform widths, as a multiple of the fit's own error."""
 _STEPS = (1, 2, 4, 8, 16)
 _NUM_SETTLED = 20
 
@@ -48,13 +54,21 @@ class Trend:
 
     def num_widths(self, feasible: Feasible) -> int:
         """As many as asked for, or all that there are."""
-        return min(self.samples, feasible.bins.search_space_size)
+        return min(self.samples + len(_WAY), feasible.bins.search_space_size)
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> SettledProposals:
-        """One proposal, none of which may be dropped; then the widths that the fit likes best, best first."""
+        """One proposal, none of which may be dropped; another on the way that the fit shows; returns best first."""
         taken = distinct(sample_balanced(feasible, self.samples, self.spread, rng))
         values = yield Proposal(taken, num_kept=len(taken), label="width")
-        return best_of_trend(feasible, fit_worths(np.log(feasible.bins.widths(taken)), values))
+        logarithms = np.log(feasible.bins.widths(taken))
+        worths = fit_worths(logarithms, values)
+        error = float(np.std(values - logarithms @ worths))
+        liked = {tuple(rows[0]): rows for rows in (best_of_trend(feasible, worths, farthest) for farthest in _WAY)}
+        on_the_way = np.array(list(liked), dtype=np.int64)
+        values = yield Proposal(on_the_way, num_kept=len(on_the_way), is_own_contest=True, label="on the way")
+        is_cliff = values < values[0] - _CLIFF * error
+        last = int(np.argmax(is_cliff)) - 1 if is_cliff.any() else len(values) - 1
+        return list(liked.values())[last]
 
 
 def sample_balanced(feasible: Feasible, n: int, spread: float, rng: np.random.Generator) -> IntArray:
@@ -84,11 +98,14 @@ def fit_worths(logarithms: FloatArray, values: FloatArray) -> FloatArray:
     return np.maximum(worths, _LEAST_WORTH * mean) if mean > 0 else np.ones_like(worths)
 
 
-def best_of_trend(feasible: Feasible, worths: FloatArray) -> IntArray:
-    """The widths under the budget whose logarithms are worth most, best first: exchanges of bins from uniform ones."""
+def best_of_trend(feasible: Feasible, worths: FloatArray, farthest: float) -> IntArray:
+    """The widths under the budget whose logarithms are worth most, best first: exchanges of bins from uniform ones.
+
+    farthest: how many times narrower or wider than these they may be.
+    """
     uniform = feasible.uniform()
-    low = np.maximum(np.ceil(uniform / _FARTHEST), 1).astype(np.int64)
-    high = np.minimum(np.floor(uniform * _FARTHEST), feasible.num_bins).astype(np.int64)
+    low = np.maximum(np.ceil(uniform / farthest), 1).astype(np.int64)
+    high = np.minimum(np.floor(uniform * farthest), feasible.num_bins).astype(np.int64)
     seen: dict[tuple[int, ...], float] = {}
     current, value = uniform, _worth(feasible, worths, uniform[None])[0]
     while True:
