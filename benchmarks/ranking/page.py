@@ -39,8 +39,9 @@ def markdown(results: Results) -> str:
         "minus that of the width with the highest score. The primary metric, named before the first run, is",
         f"{PRIMARY}; differences to the fixed pattern are paired by seed, with 95% intervals, bold where these do not",
         "hold zero. *Near the budgets* samples widths of 30% to 70% of FLOPs whose groups' shares lie close together",
-        "(`flops_band`, `spread`), which is the default of a search for 50%; the others sample uniformly over bins, as",
-        "in the paper. Two floors need no supernet: FLOPs, and the sum of the logarithms of the groups' shares.",
+        "(`flops_band`, `spread`). *Full network first* does so too, after 0.3 of the epochs for the full network",
+        "(`full_share`), which is the default of a search for 50%. The others sample uniformly over bins, as in the",
+        "paper. Two floors need no supernet: FLOPs, and the sum of the logarithms of the groups' shares.",
     ]
     for name in BUILDERS:
         lines += _network(results, task(name))
