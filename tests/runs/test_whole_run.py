@@ -141,12 +141,12 @@ def test_a_second_start_does_nothing_again(finished, tmp_path, monkeypatch):
 def test_a_changed_recipe_says_what_differs(finished, tmp_path, capsys):
     directory = Path(shutil.copytree(finished, tmp_path / "run"))
     before = contents(directory, "*")
-    flags = ["--train.epochs=2", "--search.budget=40%", "--retrain.seeds=[0, 1]"]
+    flags = ["--train.epochs=2", "--search.budget=40%", "--retrain.seeds=[1, 2]"]
     line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", directory, *flags)
     assert f"{directory} holds a run of another recipe" in line
     assert "train.epochs was 1.0, is 2.0" in line
     assert "search.budget was '50%', is '40%'" in line
-    assert "retrain.seeds was [0], is [0, 1]" in line
+    assert "retrain.seeds was [0], is [1, 2]" in line
     assert "--output" in line
     assert contents(directory, "*") == before
 
