@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from cafenet.checkpoint import read_checkpoint
+from cafenet.checkpoint import read_checkpoint, write_checkpoint
 from cafenet.distributed import Processes
 from cafenet.feed import Feed
 from cafenet.interrupts import graceful_stop
@@ -64,6 +64,15 @@ class SteppedTraining(ABC):
             start = self._state()  # asks every process
             saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
         return saved
+
+    def _keep(self, checkpoint: Path | None, identity: dict[str, Any]) -> None:
+        """Write what `_saved` will give; only the first process does."""
+        if checkpoint is None:
+            return
+        state = self._state()  # asks every process
+        if self.team.is_first:
+            write_checkpoint(checkpoint, {"identity": identity, **state})
+        self.team.barrier()
 
     def _random_state(self, device: torch.device) -> list[Any]:
         cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None

@@ -12,14 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from cafenet.assignment import LocallyFree
-from cafenet.bins import uniform_bins
 from cafenet.calling import call_arguments, copy_of, unwrap
 from cafenet.errors import TrainingError
 from cafenet.losses import check_target, loss_by_name
-from cafenet.supernet import LossFunction, Supernet
+from cafenet.supernet import LossFunction
 from cafenet.trace import trace
-from cafenet.train import TrainConfig, train_supernet
+from cafenet.train import TrainConfig, of_one_width, train_supernet
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,7 @@ def train_model(
 ) -> nn.Module:
     """A trained copy of the model; with a directory, a second call continues where the first one stopped."""
     config = TrainConfig() if config is None else config
-    space = trace(model, example_inputs, verify=False)
-    whole = Supernet(model, space, uniform_bins(space, 1), LocallyFree(0))
+    whole = of_one_width(model, trace(model, example_inputs, verify=False))
     if teacher is not None:
         data = with_inputs(data, config.batch_size)
         loss = Distillation(teacher, loss, distill or DistillConfig(), config.label_smoothing)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.assignment import LocallyFree
@@ -13,6 +14,7 @@ from cafenet.importance import sort_by_importance
 from cafenet.journal import Journal
 from cafenet.loop import TrainResult
 from cafenet.optim import shortened
+from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
 from cafenet.train_config import TrainConfig, check_config
 from cafenet.trainer import Trainer
@@ -77,7 +79,7 @@ def _begin_with_full_network(
     Returns how the supernet goes on from there, and how far the full network has come.
     """
     space, share = supernet.space, config.full_share or 0.0
-    whole = Supernet(supernet.model, space, uniform_bins(space, 1), LocallyFree(0))
+    whole = of_one_width(supernet.model, space)
     first = replace(_part(config, share), random_share=0.0, sandwich=0, flops_band=None, full_share=0.0)
     begun = train_supernet(
         whole,
@@ -91,6 +93,11 @@ def _begin_with_full_network(
     )
     supernet.model.load_state_dict(sort_by_importance(space, whole.model).state_dict())
     return _part(config, 1 - share), begun
+
+
+def of_one_width(model: nn.Module, space: WidthSpace) -> Supernet:
+    """A supernet whose only width is the full one: training it is plain training."""
+    return Supernet(model, space, uniform_bins(space, 1), LocallyFree(0))
 
 
 def _part(config: TrainConfig, share: float) -> TrainConfig:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset
 
-from cafenet.checkpoint import write_checkpoint
 from cafenet.distributed import Processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
@@ -237,12 +236,7 @@ class Trainer(SteppedTraining):
                 f"the weights must stay finite, but are not after step {self.step}; lower the learning rate or clip "
                 "gradients" + self._kept_checkpoint()
             )
-        if self.checkpoint is None:
-            return
-        state = self._state()
-        if self.team.is_first:
-            write_checkpoint(self.checkpoint, {"identity": self._identity(), **state})
-        self.team.barrier()
+        self._keep(self.checkpoint, self._identity())
 
     def _restore(self) -> None:
         """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""

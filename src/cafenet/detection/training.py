@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from cafenet.checkpoint import write_checkpoint
 from cafenet.detection.detectors import Detector
 from cafenet.detection.pictures import Pictures, loader
 from cafenet.distributed import processes
@@ -191,12 +190,7 @@ class _Trainer(SteppedTraining):
         }
 
     def _save(self) -> None:
-        if self._checkpoint is None:
-            return
-        state = self._state()
-        if self.team.is_first:
-            write_checkpoint(self._checkpoint, {"identity": self._identity(), **state})
-        self.team.barrier()
+        self._keep(self._checkpoint, self._identity())
 
     def _restore(self) -> None:
         """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""

@@ -53,7 +53,7 @@ class Trend:
         return "trend"
 
     def num_widths(self, feasible: Feasible) -> int:
-        """As many as asked for, or all that there are."""
+        """As many as asked for and those on the way, or all that there are."""
         return min(self.samples + len(_WAY), feasible.bins.search_space_size)
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> SettledProposals:
