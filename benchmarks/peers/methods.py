@@ -119,7 +119,9 @@ def fastnas(task: Task, trained: nn.Module, percent: int, seed: int, place: Path
     """NVIDIA ModelOpt; channels in any number, since 32, its default, is most of these layers."""
     import modelopt.torch.prune as mtp
 
-    ratios = tuple(0.05 * number for number in range(1, 21))
+    # A depthwise layer of one channel raises an IndexError in nvidia-modelopt 0.47, so these begin at 10%.
+    is_depthwise = any(isinstance(module, nn.Conv2d) and module.groups > 1 for module in trained.modules())
+    ratios = tuple(0.05 * number for number in range(2 if is_depthwise else 1, 21))
     features = {"*": {"features_ratio": ratios, "feature_divisor": 1}}
     config = {
         "nn.Conv2d": {"*": {"channels_ratio": ratios, "kernel_size": (), "channel_divisor": 1}},

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 import cafenet
 from cafenet.data import Augmentation, ImageData, eval_loader, train_loader
 from cafenet.models import load_model
-from cafenet.models.mobilenet_v2 import mobilenet_v2
+from cafenet.models.mobilenet_v2 import InvertedResidual
 from cafenet.optim import OptimizerConfig, ScheduleConfig
 from cafenet.train import TrainConfig
 
@@ -34,8 +34,26 @@ def resnet(channels: tuple[int, ...] = (12, 24, 48), num_blocks: int = 2) -> nn.
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10))
 
 
+def mobilenet_v2() -> nn.Module:
+    """MobileNetV2's blocks in a network of half its depth, 1.0M FLOPs at 16x16; depthwise layers are slow on a CPU."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU6()]
+    before = 16
+    for expansion, after, num_blocks, stride in (
+        (1, 8, 1, 1),
+        (6, 12, 2, 1),
+        (6, 20, 2, 2),
+        (6, 32, 2, 1),
+        (6, 64, 1, 2),
+    ):
+        for number in range(num_blocks):
+            layers.append(InvertedResidual(before, after, stride if number == 0 else 1, expansion, number > 0))
+            before = after
+    layers += [nn.Conv2d(before, 256, 1, bias=False), nn.BatchNorm2d(256), nn.ReLU6()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10))
+
+
 BUILDERS: dict[str, Callable[[], nn.Module]] = {
-    "mobilenet_v2": lambda: mobilenet_v2(10, width=0.35, stem_stride=2, stage_strides=(1, 1, 2, 1, 1, 2, 1)),
+    "mobilenet_v2": mobilenet_v2,
     "vgg": lambda: load_model("cafenet:cifar_vgg11", width=0.25),
     "resnet": resnet,
 }
