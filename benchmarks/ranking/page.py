@@ -6,8 +6,9 @@ import numpy as np
 from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
 from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_VALIDATION, NUM_WIDTHS, Task, task
 from benchmarks.ranking.ranking import (
-    METRICS,
+    KINDS,
     PRIMARY,
+    SCORES,
     Truth,
     difference,
     measures,
@@ -20,9 +21,18 @@ from benchmarks.ranking.supernets import EPOCHS, WAYS
 from benchmarks.search_results import Results
 from scipy.stats import kendalltau
 
+from cafenet.pairing import PairedDifference, compare_paired
 from cafenet.scoring import FloatArray
 
-DIGITS = (3, 3, 3, 3, 2, 2, 2, 2)
+DIGITS = (3, 3, 2, 2)
+AFTER = ("tau minus fixed", "tau minus by accuracy")
+QUESTIONS = (
+    ("r=1 - fixed, equal epochs", "r=1 race{}", "fixed{}"),
+    ("r=1 - fixed, equal time", "r=1 race{}", "fixed{}, 2x epochs"),
+    ("race - exact, r=1", "r=1 race{}", "r=1 exact{}"),
+)
+"""What the paper and its cost stand on, asked once for every way to sample widths."""
+SAMPLED = {"uniform": "", "near the budgets": ", near the budgets", "full network first": ", full network first"}
 
 
 def markdown(results: Results) -> str:
@@ -36,12 +46,14 @@ def markdown(results: Results) -> str:
         f"{LABEL_EPOCHS} epochs from scratch. A supernet is trained for {EPOCHS} epochs (or as its name says); it",
         "scores every width by its best candidate, batch norm recalibrated. Tau is Kendall's, over all pairs of",
         "widths or over those whose FLOPs differ by no more than 3% of the full network's. Regret is the best label",
-        "minus that of the width with the highest score. The primary metric, named before the first run, is",
-        f"{PRIMARY}; differences to the fixed pattern are paired by seed, with 95% intervals, bold where these do not",
-        "hold zero. *Near the budgets* samples widths of 30% to 70% of FLOPs whose groups' shares lie close together",
-        "(`flops_band`, `spread`). *Full network first* does so too, after 0.3 of the epochs for the full network",
-        "(`full_share`), which is the default of a search for 50%. The others sample uniformly over bins, as in the",
-        "paper. Two floors need no supernet: FLOPs, and the sum of the logarithms of the groups' shares.",
+        "minus that of the width with the highest score. Ranked by *trend*, widths take the value of the line that is",
+        "fitted to the accuracies over the logarithms of their groups' shares, as in the default search (added after",
+        f"the first results). The primary metric, named before the first run, is {PRIMARY}; differences are paired",
+        "by seed, with 95% intervals, bold where these do not hold zero. *Near the budgets* samples widths of 30% to",
+        "70% of FLOPs whose groups' shares lie close together (`flops_band`, `spread`). *Full network first* does so",
+        "too, after 0.3 of the epochs for the full network (`full_share`), which is the default of a search for 50%.",
+        "The others sample uniformly over bins, as in the paper. Two floors need no supernet: FLOPs, and the sum of",
+        "the logarithms of the groups' shares.",
     ]
     for name in BUILDERS:
         lines += _network(results, task(name))
@@ -50,11 +62,11 @@ def markdown(results: Results) -> str:
 
 def _network(results: Results, work: Task) -> list[str]:
     widths = work.bins.widths(work.taken)
-    known = truth(results.rows(f"labels {work.name}"), work.space.flops(widths) / work.space.flops())
+    logarithms = np.log(widths / work.bins.widths(work.bins.num_bins))
+    known = truth(results.rows(f"labels {work.name}"), work.space.flops(widths) / work.space.flops(), logarithms)
     if known is None:
         return ["", f"## {work.name}", "", "No labels yet."]
     rows = results.rows(f"supernets {work.name}")
-    evenness = np.log(widths / work.bins.widths(work.bins.num_bins))[known.numbers].sum(axis=1)
     lines = [
         "",
         f"## {work.name}: {work.space.flops():,} FLOPs, {len(work.space.groups)} groups",
@@ -62,15 +74,40 @@ def _network(results: Results, work: Task) -> list[str]:
         f"{len(known.numbers)} widths labelled with {_seeds(known)}; labels {known.mean.min():.2f} to "
         f"{known.mean.max():.2f}%, median {np.median(known.mean):.2f}%.",
         "",
-        f"| supernet | seeds | training, s | {' | '.join(METRICS)} | accuracy at 50, 70, 100% width |",
-        "| --- |" + " ---: |" * (len(METRICS) + 3),
+        *_head("no supernet"),
         _floor("FLOPs alone", known.flops, known),
-        _floor("sum of logarithms", evenness, known),
+        _floor("sum of logarithms", known.logarithms.sum(axis=1), known),
+        "",
+        "| supernet | seeds | training, s | accuracy at 50, 70, 100% width |",
+        "| --- | ---: | ---: | ---: |",
     ]
-    lines += [_row(name, rows[name], known) for name in WAYS if name in rows]
-    lines += ["", "Minus the fixed pattern:", "", f"| supernet | {' | '.join(METRICS)} |"]
-    lines += ["| --- |" + " ---: |" * len(METRICS)]
-    lines += [_difference(name, rows, known) for name in WAYS if name in rows and name != "fixed"]
+    lines += [_training(name, rows[name]) for name in WAYS if name in rows]
+    for score in SCORES:
+        lines += ["", f"Ranked by {score}:", "", *_head("supernet", "seeds", after=AFTER)]
+        for name in (name for name in WAYS if name in rows):
+            cells = [name, str(len(rows[name])), *_means(rows[name], known, score)]
+            cells += [_minus_fixed(name, rows, known, score), _minus_accuracy(rows[name], known, score)]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines + _questions(rows, known)
+
+
+def _head(*before: str, after: tuple[str, ...] = ()) -> list[str]:
+    columns = [*before, *KINDS, *after]
+    return [f"| {' | '.join(columns)} |", "| --- |" + " ---: |" * (len(columns) - 1)]
+
+
+def _questions(rows: dict[str, Any], known: Truth) -> list[str]:
+    """Locally free against fixed and race against exact, under every way to sample widths that has both."""
+    lines = ["", "Locally free or fixed, race or exact:", ""]
+    lines += _head("difference", "widths", "ranked by", "seeds")
+    for question, first, second in QUESTIONS:
+        for sampled, ending in SAMPLED.items():
+            names = first.format(ending), second.format(ending)
+            num_pairs = len(set(rows.get(names[0], {})) & set(rows.get(names[1], {})))
+            for score in SCORES if num_pairs else ():
+                found = [difference(rows, *names, known, f"{kind} by {score}") for kind in KINDS]
+                cells = [_interval(each, digits) for each, digits in zip(found, DIGITS, strict=True)]
+                lines.append(f"| {question} | {sampled} | {score} | {num_pairs} | {' | '.join(cells)} |")
     return lines
 
 
@@ -82,32 +119,41 @@ def _seeds(known: Truth) -> str:
 
 
 def _floor(name: str, scores: FloatArray, known: Truth) -> str:
-    tau = kendalltau(scores, known.mean).statistic
-    near = tau_at_equal_flops(scores, known)
-    regrets = f"{regret(scores, known.mean):.2f} | | {regret_at_equal_flops(scores, known):.2f} | "
-    return f"| {name} | | | {tau:.3f} | | {near:.3f} | | {regrets} | |"
+    taus = f"{kendalltau(scores, known.mean).statistic:.3f} | {tau_at_equal_flops(scores, known):.3f}"
+    return f"| {name} | {taus} | {regret(scores, known.mean):.2f} | {regret_at_equal_flops(scores, known):.2f} |"
 
 
-def _row(name: str, seeds: dict[str, Any], known: Truth) -> str:
+def _training(name: str, seeds: dict[str, Any]) -> str:
+    seconds = np.median([row["train_seconds"] for row in seeds.values()])
+    used = np.mean([row["balanced"] for row in seeds.values()], axis=0)
+    return f"| {name} | {len(seeds)} | {seconds:.0f} | {', '.join(f'{value:.1f}' for value in used)} |"
+
+
+def _means(seeds: dict[str, Any], known: Truth, score: str) -> list[str]:
     found = [measures(row, known) for row in seeds.values()]
     cells = []
-    for metric, digits in zip(METRICS, DIGITS, strict=True):
-        values = [each[metric] for each in found]
+    for kind, digits in zip(KINDS, DIGITS, strict=True):
+        values = [each[f"{kind} by {score}"] for each in found]
         spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
         cells.append(f"{np.mean(values):.{digits}f}{spread}")
-    seconds = np.median([row["train_seconds"] for row in seeds.values()])
-    balanced = [row["balanced"] for row in seeds.values() if "balanced" in row]
-    used = ", ".join(f"{value:.1f}" for value in np.mean(balanced, axis=0)) if balanced else ""
-    return f"| {name} | {len(seeds)} | {seconds:.0f} | {' | '.join(cells)} | {used} |"
+    return cells
 
 
-def _difference(name: str, rows: dict[str, Any], known: Truth) -> str:
-    cells = []
-    for metric, digits in zip(METRICS, DIGITS, strict=True):
-        found = difference(rows, name, "fixed", known, metric)
-        if found is None or found.num_pairs < 2:
-            cells.append("" if found is None else f"{found.mean:+.{digits}f} (one seed)")
-        else:
-            text = f"{found.mean:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
-            cells.append(f"**{text}**" if found.is_clear else text)
-    return f"| {name} | {' | '.join(cells)} |"
+def _minus_fixed(name: str, rows: dict[str, Any], known: Truth, score: str) -> str:
+    return "" if name == "fixed" else _interval(difference(rows, name, "fixed", known, f"tau by {score}"), 3)
+
+
+def _minus_accuracy(seeds: dict[str, Any], known: Truth, score: str) -> str:
+    """The same supernets, ranked in another way."""
+    if score == "accuracy":
+        return ""
+    found = [measures(row, known) for row in seeds.values()]
+    by_both = [[each[f"tau by {name}"] for each in found] for name in (score, "accuracy")]
+    return _interval(compare_paired(*by_both), 3)
+
+
+def _interval(found: PairedDifference | None, digits: int) -> str:
+    if found is None or found.num_pairs < 2:
+        return "" if found is None else f"{found.mean:+.{digits}f} (one seed)"
+    text = f"{found.mean:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    return f"**{text}**" if found.is_clear else text

@@ -11,17 +11,11 @@ from scipy.stats import kendalltau
 from cafenet.bins import IntArray
 from cafenet.pairing import PairedDifference, compare_paired
 from cafenet.scoring import FloatArray
+from cafenet.searching.trend import fit_worths
 
-METRICS = (
-    "tau by accuracy",
-    "tau by loss",
-    "tau at equal FLOPs by accuracy",
-    "tau at equal FLOPs by loss",
-    "regret by accuracy",
-    "regret by loss",
-    "regret at equal FLOPs by accuracy",
-    "regret at equal FLOPs by loss",
-)
+SCORES = ("accuracy", "loss", "trend")
+"""What widths are ranked by; the trend of the accuracies is what the default search settles on."""
+KINDS = ("tau", "tau at equal FLOPs", "regret", "regret at equal FLOPs")
 PRIMARY = "tau by accuracy"
 """Named before the first supernet was trained."""
 _FEWEST = 10
@@ -38,15 +32,17 @@ class Truth:
     mean: FloatArray
     flops: FloatArray
     """Shares of the full network's."""
+    logarithms: FloatArray
+    """Of the groups' shares."""
     reliability: float
     """Kendall's tau between the labels of two seeds, averaged over pairs of seeds."""
     num_seeds: int
 
 
-def truth(labels: dict[str, dict[str, float]], flops: FloatArray) -> Truth | None:
+def truth(labels: dict[str, dict[str, float]], flops: FloatArray, logarithms: FloatArray) -> Truth | None:
     """Of all widths that have a label, the means over the seeds that all of them have; None where there are too few.
 
-    flops: shares of the full network's, of every width. The reliability takes in a seed that is not complete, too.
+    flops, logarithms: of every width, as in `Truth`. The reliability takes in a seed that is not complete, too.
     """
     seeds = sorted({seed for row in labels.values() for seed in row})
     numbers = [number for number in range(len(flops)) if seeds and seeds[0] in labels.get(str(number), {})]
@@ -54,7 +50,8 @@ def truth(labels: dict[str, dict[str, float]], flops: FloatArray) -> Truth | Non
         return None
     whole = [seed for seed in seeds if all(seed in labels[str(number)] for number in numbers)]
     table = np.array([[labels[str(number)][seed] for seed in whole] for number in numbers])
-    return Truth(np.array(numbers), table.mean(axis=1), flops[numbers], _reliability(labels, seeds), len(whole))
+    reliability = _reliability(labels, seeds)
+    return Truth(np.array(numbers), table.mean(axis=1), flops[numbers], logarithms[numbers], reliability, len(whole))
 
 
 def _reliability(labels: dict[str, dict[str, float]], seeds: Sequence[str]) -> float:
@@ -70,16 +67,14 @@ def _reliability(labels: dict[str, dict[str, float]], seeds: Sequence[str]) -> f
 def measures(row: dict[str, Any], known: Truth) -> dict[str, float]:
     """Of one supernet: how it ranks, and how far its pick is from the best width."""
     accuracy, loss = (np.array(row[name])[known.numbers] for name in ("accuracy", "loss"))
-    return {
-        "tau by accuracy": float(kendalltau(accuracy, known.mean).statistic),
-        "tau by loss": float(kendalltau(-loss, known.mean).statistic),
-        "tau at equal FLOPs by accuracy": tau_at_equal_flops(accuracy, known),
-        "tau at equal FLOPs by loss": tau_at_equal_flops(-loss, known),
-        "regret by accuracy": regret(accuracy, known.mean),
-        "regret by loss": regret(-loss, known.mean),
-        "regret at equal FLOPs by accuracy": regret_at_equal_flops(accuracy, known),
-        "regret at equal FLOPs by loss": regret_at_equal_flops(-loss, known),
-    }
+    trend = known.logarithms @ fit_worths(known.logarithms, accuracy)
+    found = {}
+    for name, scores in zip(SCORES, (accuracy, -loss, trend), strict=True):
+        found[f"tau by {name}"] = float(kendalltau(scores, known.mean).statistic)
+        found[f"tau at equal FLOPs by {name}"] = tau_at_equal_flops(scores, known)
+        found[f"regret by {name}"] = regret(scores, known.mean)
+        found[f"regret at equal FLOPs by {name}"] = regret_at_equal_flops(scores, known)
+    return found
 
 
 def tau_at_equal_flops(scores: FloatArray, known: Truth) -> float:
