@@ -2,6 +2,7 @@
 
     python -m benchmarks.peers --network vgg --seeds 3          # some hours on one core in all
     python -m benchmarks.peers --shard 0/2                      # half of the cells, beside another process with 1/2
+    python -m benchmarks.peers --trainings 2                    # every network that was found trained once more
     python -m benchmarks.peers --quick --output build/peers.json
 
 Two protocols: the slim network trained from scratch (fresh weights, 20 epochs), and fine-tuned from what the tool gives
@@ -26,6 +27,8 @@ from cafenet.retrain import initialised, train_model
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+OTHER_SEED = 1000
+"""Between the seeds of one network's trainings from scratch."""
 
 
 def main() -> None:
@@ -54,6 +57,9 @@ def main() -> None:
         row = measure(task(network), percent, name, seed, options.cache, options.quick)
         results.add(f"{network} {percent}%", name, row, str(seed))
         print(f"{number + 1} of {len(cells)}: {network} {percent}% {name}, seed {seed}: {row}", flush=True)
+    for seed, network, percent, name in cells:
+        if list(originals).index((seed, network)) % step == first:
+            train_again(results, task(network), percent, name, seed, options.trainings)
     options.page.write_text(markdown(results), encoding="utf-8")
 
 
@@ -86,6 +92,24 @@ def measure(work: Task, percent: int, name: str, seed: int, cache: Path, quick: 
     }
 
 
+def train_again(results: Results, work: Task, percent: int, name: str, seed: int, trainings: int) -> None:
+    """Train what a method found from scratch until it was so `trainings` times, with other weights and batches."""
+    part = f"{work.name} {percent}%"
+    found = results.rows(part)[name][str(seed)]
+    for number in range(1, trainings):
+        inner = f"{seed} again {number}"
+        if inner in results.rows(f"{part} again").get(name, {}):
+            continue
+        slim = work.slim(found["widths"])
+        if work.flops(slim) != found["flops"]:
+            raise RuntimeError(f"{part} {name}, seed {seed}: {work.flops(slim)} FLOPs, but {found['flops']} were found")
+        other = seed + OTHER_SEED * number
+        fresh = initialised(slim, other)
+        fresh = train_model(fresh, work.example, work.batches(), trained_for(SCRATCH_EPOCHS, other), quiet=True)
+        results.add(f"{part} again", name, _accuracy(work, fresh), inner)
+        print(f"{part} {name}, seed {seed} again", flush=True)
+
+
 def _accuracy(work: Task, model: torch.nn.Module) -> float:
     return round(100 * evaluate(model, eval_loader(work.test))["accuracy"], 3)
 
@@ -99,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
     parser.add_argument("--methods", choices=list(METHODS), nargs="+", default=list(METHODS), metavar="METHOD")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--trainings", type=int, default=1, help="from scratch, of each network found (%(default)s)")
     parser.add_argument("--shard", default="0/1", help="I/N: every N-th network and seed, from I on")
     parser.add_argument("--quick", action="store_true", help="one epoch of everything, to see that it runs")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-peers")

@@ -1,6 +1,6 @@
 """The networks and the data that all methods get alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -76,6 +76,14 @@ class Task:
         """The network with fresh weights."""
         torch.manual_seed(seed)
         return BUILDERS[self.name]()
+
+    def slim(self, widths: Sequence[int]) -> nn.Module:
+        """The network with so many output channels in each of its convolutions, which no tool changes otherwise."""
+        model = self.build(seed=0)
+        names = [name for name, module in model.named_modules() if isinstance(module, nn.Conv2d)]
+        width_of = dict(zip(names, widths, strict=True))
+        space = cafenet.trace(model, self.example, verify=False)
+        return space.extract({group.name: width_of[group.name] for group in space.groups})
 
     def batches(self, *, augmented: bool = True) -> DataLoader[Any]:
         """The training images."""
