@@ -93,6 +93,8 @@ def find(results: Results, work: Task, cell: Cell, seed: int, epochs: float, cac
 def _algorithm(cell: Cell) -> Algorithm:
     if cell.algorithm == "greedy":
         return cafenet.Greedy()
+    if cell.algorithm == "trend":
+        return cafenet.Trend(POPULATION * ITERATIONS)
     return cafenet.Evolution(population=POPULATION, iterations=ITERATIONS * cell.searching)
 
 
