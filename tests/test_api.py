@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import cafenet
 from cafenet.api import Found, search
 from cafenet.cli import main
-from cafenet.errors import BudgetError, CafeNetError, ScoringError, TraceError, TrainingError
+from cafenet.errors import BudgetError, CafeNetError, ScoringError, StoreError, TraceError, TrainingError
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import Proposal
@@ -155,8 +155,21 @@ def test_a_second_call_continues_the_first(tmp_path):
     unasked = Interrupted()
     again = found(metric=unasked, retrain=retrain, directory=str(tmp_path))
     assert_same_state(again.model, whole.model)
-    assert unasked.num_asked == 0
+    assert unasked.num_asked == 1  # whether it fits, before anything else
     assert (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
+
+
+def test_other_options_of_the_search_start_it_again(tmp_path):
+    """On the same supernet and with the scores that are there; what is described is the last search."""
+    first = found(algorithm=RandomSearch(samples=4), directory=tmp_path)
+    trained_at = (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns
+    second = found(algorithm=RandomSearch(samples=9), directory=tmp_path)
+    assert first.result.num_scored < second.result.num_scored
+    assert second.result == found(algorithm=RandomSearch(samples=9)).result
+    assert (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
+    assert '"samples": 9' in (tmp_path / "search.json").read_text()
+    with pytest.raises(StoreError, match="scoring"):
+        found(algorithm=RandomSearch(samples=9), directory=tmp_path, scoring=ScoringConfig(calibration_size=40))
 
 
 def test_without_a_directory_nothing_is_left(tmp_path, monkeypatch):
@@ -216,6 +229,12 @@ def test_layers_can_be_frozen():
         ({"loss": "mse"}, CafeNetError, "loss must be"),
         ({"freeze": ("absent",)}, TraceError, "'absent' matches none"),
         ({"train": data(4)}, CafeNetError, "must fill one step"),
+        ({"retrain": config(batch_size=100)}, TrainingError, "must fill one step of 1 x 100 examples"),
+        ({"retrain": config(label_smoothing=2.0)}, TrainingError, "label_smoothing must lie in"),
+        ({"retrain": config(optimizer=cafenet.OptimizerConfig(name="SDG"))}, TrainingError, "did you mean SGD"),
+        ({"algorithm": "trend"}, BudgetError, r"must be one such as cafenet.Trend\(samples=300\), but is 'trend'"),
+        ({"algorithm": Evolution}, BudgetError, "algorithm must be one such as"),
+        ({"metric": lambda output, target: output}, ScoringError, "returned shape"),
     ],
 )
 def test_mistakes_are_errors_of_ours(options, error, message, tmp_path: Path):

@@ -57,7 +57,7 @@ def main() -> None:
         row = measure(task(network), percent, name, seed, options.cache, options.quick)
         results.add(f"{network} {percent}%", name, row, str(seed))
         print(f"{number + 1} of {len(cells)}: {network} {percent}% {name}, seed {seed}: {row}", flush=True)
-    for seed, network, percent, name in cells:
+    for seed, network, percent, name in cells if not options.quick else ():
         if list(originals).index((seed, network)) % step == first:
             train_again(results, task(network), percent, name, seed, options.trainings)
     options.page.write_text(markdown(results), encoding="utf-8")

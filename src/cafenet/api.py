@@ -9,15 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.atomic import write_json
-from cafenet.calling import unwrap
+from cafenet.calling import call_arguments, training_mode, unwrap
 from cafenet.description import describe_space
-from cafenet.errors import TrainingError
+from cafenet.errors import BudgetError, TrainingError
 from cafenet.examples import Data, hold_examples
-from cafenet.metrics import Metric, metric_by_name
+from cafenet.feed import Feed
+from cafenet.metrics import Metric, is_per_example, metric_by_name, metric_name
+from cafenet.optim import build_optimizer
 from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
@@ -34,6 +37,10 @@ from cafenet.supernet import LossFunction
 from cafenet.supernet_config import SupernetConfig, build_bins
 from cafenet.trace import trace
 from cafenet.train import TrainConfig
+from cafenet.train_config import check_config
+
+_FEW = 8
+"""Examples that show whether a metric fits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +116,17 @@ def search(
         full["latency_ms"] = measure()
     stages = stages or StagesConfig()
     _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages)[0].budget)
+    _check_trainings(model, train, job.training, retrain)
     with _place(directory) as place:
-        if not (place / "search.json").exists():  # the checkpoint refuses other options than those described there
+        if not (place / "search.json").exists():  # else once the checkpoint has not refused the options
             _describe(model, space, job, budget, place)
         found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
+        _describe(model, space, job, budget, place)
         write_json(place / "entries.json", [_entry(found.result)])
         slim = found.slim
         if retrain is None or start == "supernet":
-            recalibrate_model(slim, hold_examples(train, "training data", num_examples=job.scoring.calibration_size))
+            num_examples, device = job.scoring.calibration_size, next(slim.parameters()).device
+            recalibrate_model(slim, hold_examples(train, "training data", num_examples=num_examples, device=device))
         else:
             slim = space.extract(channels=found.result.channels, model=initialised(model, retrain.seed))
         if retrain is not None:
@@ -133,7 +143,7 @@ def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, place:
         "format_version": 1,
         "description": f"{type(model).__name__} at {budget}",
         "budget": budget,
-        "metric": job.metric if isinstance(job.metric, str) else getattr(job.metric, "__name__", "own"),
+        "metric": metric_name(job.metric),
         "settings": {name: _plain(getattr(job, name)) for name in parts},
     }
     write_json(place / "search.json", content)
@@ -155,13 +165,28 @@ def _entry(result: SearchResult) -> dict[str, Any]:
 
 def _check(job: Job, space: WidthSpace, budget: Budget) -> None:
     """What the first search would refuse, before a supernet is trained for it; latency is measured later."""
+    if isinstance(job.algorithm, type) or not all(hasattr(job.algorithm, name) for name in ("name", "proposals")):
+        raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=300), but is {job.algorithm!r}")
     caps = tuple(cap for cap in budget.caps if cap.cost != "latency_ms")
     costs = {"flops": space.flops, "params": space.params}
     Feasible(build_bins(space, job.supernet), costs, Budget(budget.text, caps), job.search.band)
-    if isinstance(job.metric, str):
-        metric_by_name(job.metric)
+    metric = metric_by_name(job.metric) if isinstance(job.metric, str) else job.metric
     if not isinstance(job.validation, Iterator):  # which would be used up
-        hold_examples(job.validation, "validation data", num_examples=1)
+        device = next(space.model.parameters()).device
+        held = hold_examples(job.validation, "validation data", num_examples=_FEW, device=device)
+        (inputs, target), size = held.batch, held.size
+        args, kwargs = call_arguments(inputs)
+        with training_mode(space.model, False), torch.no_grad():
+            is_per_example(metric, space.model(*args, **kwargs), target, size)
+
+
+def _check_trainings(model: nn.Module, train: Any, *configs: TrainConfig | None) -> None:
+    """What a training would refuse, the last one too, before the first one begins."""
+    for config in configs:
+        if config is not None:
+            check_config(config, next(model.parameters()).device)
+            build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
+            Feed(train, batch_size=config.batch_size, accumulate=config.accumulate)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -36,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(flags)}")
     args.flags = flags
     command: Callable[[argparse.Namespace], None] = args.command_function
+    if os.getcwd() not in sys.path:  # so that package.module:FACTORY finds the user's package, as with `python -m`
+        sys.path.insert(0, os.getcwd())
     try:
         command(args)
     except CafeNetError as error:

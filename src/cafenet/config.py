@@ -56,7 +56,7 @@ class SearchSection:
     budget: str = "50%"
     """50%, 150M, 1.5M params, 12ms; + between caps that must all hold, commas between several budgets."""
     algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("trend",)
-    """CafeNet-T is trend, CafeNet-E evolution, CafeNet-R random; each gives a model of its own."""
+    """CafeNet-T is trend, CafeNet-E evolution, CafeNet-R random, CafeNet-G greedy; each gives a model of its own."""
     metric: Literal["accuracy", "negative_loss"] = "accuracy"
     evolution: Evolution = field(default_factory=Evolution)
     random: RandomSearch = field(default_factory=RandomSearch)
@@ -77,7 +77,9 @@ class RetrainSection:
     start: Literal["scratch", "supernet"] = "scratch"
     """From fresh weights, or from the supernet's (faster, reported apart; baselines without one start fresh)."""
     teacher: str | None = None
-    """Distil from `original` (the unpruned network of the same run) or a model by name with weights of its own."""
+    """Distil from `original` (the unpruned network of the same run) or a model by name that comes with weights."""
+    teacher_options: dict[str, Any] = field(default_factory=dict)
+    """What the teacher's factory takes, such as {weights: DEFAULT} for torchvision or {pretrained: true} for timm."""
     distill: DistillConfig = field(default_factory=DistillConfig)
 
 
@@ -119,7 +121,7 @@ class Recipe:
     loss: Literal["cross_entropy", "bce"] = "cross_entropy"
     """bce is for multi-label targets."""
     seed: int = 0
-    """Of the supernet's training, the search and the split; the final models have seeds of their own."""
+    """Of the supernet's training and the search; the final models and the split have seeds of their own."""
     device: str = "auto"
     """Where everything is trained and scored: cpu, cuda or cuda:1; auto is a GPU where there is one."""
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -24,6 +24,29 @@ def metric_by_name(name: str) -> Metric:
     )
 
 
+def metric_name(metric: str | Metric) -> str:
+    """What a metric is called in results."""
+    return metric if isinstance(metric, str) else str(getattr(metric, "__name__", type(metric).__name__))
+
+
+def is_per_example(metric: Metric, output: Any, target: Any, num_examples: int) -> bool:
+    """Whether the metric gives a value for each of these examples; anything but that or one number is an error."""
+    result = torch.as_tensor(metric(output, target))
+    if result.ndim == 0:
+        if not isinstance(output, Tensor):
+            raise ScoringError(
+                f"a metric of one number needs outputs that are one tensor, but they are {type(output).__name__}; "
+                "return a value for each example instead"
+            )
+        return False
+    if result.shape != (num_examples,):
+        raise ScoringError(
+            f"a metric must return one value an example (shape [{num_examples}] here) or one number, but "
+            f"{metric_name(metric)} returned shape {list(result.shape)}"
+        )
+    return True
+
+
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
     """1.0 where the largest output is the label's; for targets of zeros and ones, the share of right attributes."""
     if _is_multi_label(output, target):

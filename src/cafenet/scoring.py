@@ -20,7 +20,7 @@ from cafenet.calling import tensors_of, training_mode
 from cafenet.errors import ScoringError
 from cafenet.examples import Data, Examples, hold_examples, in_content_order
 from cafenet.layout import Subnet
-from cafenet.metrics import Metric, chance_accuracy, metric_by_name
+from cafenet.metrics import Metric, chance_accuracy, is_per_example, metric_by_name, metric_name
 from cafenet.recalibration import PreparedSubnet, has_statistics
 from cafenet.supernet import Batch, Supernet
 
@@ -87,7 +87,7 @@ class Scorer:
     ) -> None:
         self.config = ScoringConfig() if config is None else config
         self.supernet = supernet
-        self.metric_name = metric if isinstance(metric, str) else getattr(metric, "__name__", type(metric).__name__)
+        self.metric_name = metric_name(metric)
         self._metric = metric_by_name(metric) if isinstance(metric, str) else metric
         layout: dict[str, Any] = {"device": supernet.device, "memory_format": _memory_format(supernet)}
         self.validation = in_content_order(hold_examples(validation, "validation data", **layout))
@@ -207,25 +207,12 @@ class Scorer:
         return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1))
 
     def _check_metric(self) -> bool:
-        """Whether the metric gives a value for each example; anything but that or one number is an error."""
+        """Whether the metric gives a value for each example."""
         num_examples = min(8, self.validation.size)
         inputs, target = next(self.validation.batches(0, num_examples, num_examples))
         with training_mode(self.supernet.model, False):
             output = PreparedSubnet(self.supernet, self.supernet.full()).run(inputs)
-        result = torch.as_tensor(self._metric(output, target))
-        if result.ndim == 0:
-            if not isinstance(output, Tensor):
-                raise ScoringError(
-                    f"a metric of one number needs outputs that are one tensor, but they are {type(output).__name__}; "
-                    "return a value for each example instead"
-                )
-            return False
-        if result.shape != (num_examples,):
-            raise ScoringError(
-                f"a metric must return one value an example (shape [{num_examples}] here) or one number, but "
-                f"{self.metric_name} returned shape {list(result.shape)}"
-            )
-        return True
+        return is_per_example(self._metric, output, target, num_examples)
 
 
 class _Runner:

@@ -4,8 +4,9 @@ Stage t of T has the budget F0 - (F0 - Fb) t/T and bins of beta / alpha^(t-1). S
 3 stages with beta 1 and alpha 2 is 250M with beta 1, 200M with beta 0.5, 150M with beta 0.25.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from cafenet.errors import BudgetError
 from cafenet.examples import Data
-from cafenet.metrics import Metric
+from cafenet.metrics import Metric, metric_name
 from cafenet.scoring import Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.latency import LatencySettings
-from cafenet.searching.result import SearchResult, read_result, write_result
+from cafenet.searching.result import SearchResult, is_result_of, read_result, write_result
 from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig, WidthSearch
 from cafenet.space import WidthSpace
@@ -148,19 +149,37 @@ def run_supernet(
     *,
     beta: float | None = None,
 ) -> tuple[Supernet, list[SearchResult]]:
-    """Train one supernet and search it for every budget, or read what was found before."""
+    """Train one supernet and search it for every budget, or read what was found before.
+
+    Other options of the search than before start it again; scores that the study holds already are taken from it.
+    """
     supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
     files = {
         budget.text: directory / f"result-{_file_name(job.algorithm.name, budget.text)}.json" for budget in budgets
     }
-    missing = [budget for budget in budgets if not files[budget.text].exists()]
+    asked = _asked(job)
+    missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
     if missing:
         scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, config=job.scoring)
         search = WidthSearch(scorer, job.algorithm, job.search, job.latency)
         found = search.run(missing, directory / "trials.journal", quiet=job.quiet)
         for budget, result in zip(missing, found, strict=True):
-            write_result(result, files[budget.text])
+            write_result(result, files[budget.text], asked)
     return supernet, [read_result(files[budget.text]) for budget in budgets]
+
+
+def _asked(job: Job) -> dict[str, Any]:
+    """The options that a result depends on, as JSON gives them back."""
+    search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
+    content = {
+        "algorithm": repr(job.algorithm),
+        "search": search,
+        "scoring": asdict(job.scoring),
+        "latency": asdict(job.latency),
+        "metric": metric_name(job.metric),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(content, default=repr))
+    return plain
 
 
 def train_stage(

@@ -8,9 +8,16 @@ from torch import nn
 from cafenet.assignment import Bilateral, LocallyFree, Pattern
 from cafenet.bins import Bins, flops_sensitive_bins, uniform_bins
 from cafenet.choice import Choice, Exact, Race
+from cafenet.errors import BinError
 from cafenet.importance import sort_by_importance
 from cafenet.space import WidthSpace
 from cafenet.supernet import Supernet
+
+_KNOWN = {
+    "pattern": ("locally_free", "bilateral"),
+    "bins": ("flops_sensitive", "uniform"),
+    "choice": ("race", "exact"),
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,11 @@ class SupernetConfig:
     """How the best candidate is found in training."""
     sort_by_importance: bool = False
     """For pretrained weights: put the most important channels of each group in front first."""
+
+    def __post_init__(self) -> None:
+        for name, known in _KNOWN.items():
+            if getattr(self, name) not in known:
+                raise BinError(f"{name} must be {' or '.join(known)}, but is {getattr(self, name)!r}")
 
 
 def build_bins(space: WidthSpace, config: SupernetConfig, beta: float | None = None) -> Bins:

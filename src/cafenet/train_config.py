@@ -46,6 +46,11 @@ class TrainConfig:
     log_every: int = 10
 
 
+def _is_band(band: object) -> bool:
+    is_pair = isinstance(band, (tuple, list)) and len(band) == 2
+    return is_pair and 0 < band[0] <= band[1] <= 1  # type: ignore[index]
+
+
 def check_config(config: TrainConfig, device: torch.device) -> None:
     """All mistakes of a config in one message, before any work."""
     problems = []
@@ -58,13 +63,16 @@ def check_config(config: TrainConfig, device: torch.device) -> None:
         problems.append(f"full_share must be None or lie in [0, 1), but is {config.full_share}")
     if config.clip_norm is not None and not config.clip_norm > 0:
         problems.append(f"clip_norm must be positive or None, but is {config.clip_norm}")
+    if not 0.0 <= config.label_smoothing < 1.0:
+        problems.append(f"label_smoothing must lie in [0, 1), but is {config.label_smoothing}")
+    if config.num_workers < 0:
+        problems.append(f"num_workers must be 0 or more, but is {config.num_workers}")
     if config.seed < 0:
         problems.append(f"seed must be 0 or more, but is {config.seed}")
     if config.sandwich < 0:
         problems.append(f"sandwich must be 0 or more, but is {config.sandwich}")
     band = config.flops_band
-    fits = band in ("budgets", None) if isinstance(band, str) or band is None else 0 < band[0] <= band[1] <= 1
-    if not fits:
+    if not (band in ("budgets", None) or _is_band(band)):
         problems.append(f"flops_band must be [low, high] with 0 < low <= high <= 1, 'budgets' or None, but is {band!r}")
     if not config.spread > 0:
         problems.append(f"spread must be positive, but is {config.spread}")

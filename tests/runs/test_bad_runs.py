@@ -67,6 +67,16 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
             "needs baselines.original true, but it is false",
         ),
         (["--retrain.teacher={place}/net.py:absent"], "net.py has no 'absent'"),
+        (["--retrain.teacher=torchvision:resnet18"], "a teacher must come with weights, but torchvision:resnet18 has"),
+        (
+            ["--retrain.teacher={net}", "--retrain.teacher_options={num_classes: 7}"],
+            "a teacher must have the model's outputs, [10], but {net} has [7]",
+        ),
+        (["--train.seed=3"], "train.seed must be left out, since seed decides, but is 3"),
+        (["--search.settings.seed=3"], "search.settings.seed must be left out, since seed decides"),
+        (["--retrain.train.seed=3"], "retrain.train.seed must be left out, since retrain.seeds decides"),
+        (["--train.num_workers=2"], "train.num_workers must be left out, since data.num_workers decides"),
+        (["--retrain.train.label_smoothing=2"], "label_smoothing must lie in [0, 1), but is 2"),
         (
             ["--retrain.start=supernet", "--stages.num_stages=2"],
             "retrain.start supernet needs one stage, but there are 2",
@@ -82,8 +92,9 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
 )
 def test_a_mistake_is_found_before_any_work(flags, message, recipe, capsys):
     place = str(recipe.parent)
-    line = mistake(capsys, recipe, *(flag.replace("{place}", place) for flag in flags))
-    assert message.replace("{net}", f"{place}/net.py:build") in line
+    net = f"{place}/net.py:build"
+    line = mistake(capsys, recipe, *(flag.replace("{place}", place).replace("{net}", net) for flag in flags))
+    assert message.replace("{net}", net) in line
 
 
 def test_several_mistakes_in_one_line(recipe, capsys):

@@ -17,6 +17,7 @@ from searching import TRAIN, VALIDATION, tiny
 
 from cafenet.errors import StoreError
 from cafenet.metrics import accuracy
+from cafenet.models.factory import import_source
 from cafenet.scoring import Scorer, ScoringConfig
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.result import read_result, write_result
@@ -151,6 +152,31 @@ def test_two_workers_score_each_width_once_also_when_one_is_killed(dies, monkeyp
         assert len(scored) == len(found)
     else:
         assert 0 < len(scored) < len(found)
+
+
+def test_workers_import_a_metric_from_a_file_by_path(tmp_path, monkeypatch):
+    """What `path/to/file.py:NAME` imports has a module that another process does not know by itself."""
+    works = tmp_path / "helper-works"
+    monkeypatch.setenv("TEST_PID", str(os.getpid()))
+    (tmp_path / "own.py").write_text(
+        "import os, time\n\nfrom neighbour import WORKS\n\n\n"
+        "def metric(output, target):\n"
+        "    if str(os.getpid()) != os.environ['TEST_PID']:\n"
+        "        WORKS.touch()\n"
+        "    until = time.monotonic() + 120\n"
+        "    while 'TEST_WAITS' in os.environ and not WORKS.exists() and time.monotonic() < until:\n"
+        "        time.sleep(0.01)\n"
+        "    return (output.argmax(dim=1) == target).double()\n"
+    )
+    (tmp_path / "neighbour.py").write_text(f"import pathlib\n\nWORKS = pathlib.Path({str(works)!r})\n")
+    with import_source(str(tmp_path / "own.py")) as module:
+        search = search_of(tiny(beta=0.5), module.metric, replace(CONFIG, num_workers=2))
+    budgets = search.budgets("50%")
+    monkeypatch.setenv("TEST_WAITS", "yes")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.run(budgets, None, quiet=True)
+    assert works.exists()
 
 
 def test_workers_need_what_can_be_found_by_name():

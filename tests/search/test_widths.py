@@ -336,6 +336,7 @@ def test_the_order_of_the_validation_set_is_no_other_data(asked, tmp_path):
         ({"num_finalists": 0}, "num_workers and num_finalists must be at least 1"),
         ({"min_usage": 1.5}, "`0 <= min_usage <= 1` must hold, but got 1.5"),
         ({"min_usage": -0.1}, "`0 <= min_usage <= 1` must hold, but got -0.1"),
+        ({"seed": -1}, "seed must be 0 or more, but is -1"),
         ({"band": (0.9, 0.5)}, "`0 <= low <= high <= 1` must hold for the band"),
     ],
 )

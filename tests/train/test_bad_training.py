@@ -1,6 +1,7 @@
 """Input that cannot be trained on: one clear error before or at the first step, and the checkpoint is kept."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -14,8 +15,9 @@ import cafenet
 from cafenet import CafeNetError
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
-from cafenet.errors import TrainingError
+from cafenet.errors import BinError, TrainingError
 from cafenet.supernet import Supernet
+from cafenet.supernet_config import SupernetConfig
 from cafenet.train import TrainConfig, train_supernet
 
 
@@ -193,6 +195,8 @@ def test_all_mistakes_of_a_config_in_one_message():
         flops_band=(0.6, 0.4),
         full_share=1.0,
         spread=-0.3,
+        label_smoothing=1.0,
+        num_workers=-1,
     )
     with pytest.raises(TrainingError) as error:
         train_supernet(supernet_of(), data(), bad, quiet=True)
@@ -207,13 +211,29 @@ def test_all_mistakes_of_a_config_in_one_message():
         "full_share must be None or lie in [0, 1), but is 1.0",
         "flops_band must be [low, high] with 0 < low <= high <= 1, 'budgets' or None, but is (0.6, 0.4)",
         "spread must be positive, but is -0.3",
+        "label_smoothing must lie in [0, 1), but is 1.0",
+        "num_workers must be 0 or more, but is -1",
     ):
         assert problem in str(error.value)
 
 
-def test_a_band_by_an_unknown_name():
-    with pytest.raises(TrainingError, match=r"flops_band must be .*, but is 'budget'"):
-        trained(supernet_of(), flops_band="budget")
+@pytest.mark.parametrize("band", ["budget", 0.5, (0.5,)])
+def test_a_band_that_is_none(band):
+    with pytest.raises(TrainingError, match=rf"flops_band must be .*, but is {re.escape(repr(band))}"):
+        trained(supernet_of(), flops_band=band)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pattern": "fixed"}, "pattern must be locally_free or bilateral, but is 'fixed'"),
+        ({"bins": "unifrm"}, "bins must be flops_sensitive or uniform, but is 'unifrm'"),
+        ({"choice": "exct"}, "choice must be race or exact, but is 'exct'"),
+    ],
+)
+def test_names_that_a_supernet_does_not_know(options, message):
+    with pytest.raises(BinError, match=message):
+        SupernetConfig(**options)
 
 
 def test_fp16_needs_a_gpu():

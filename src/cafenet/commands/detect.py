@@ -1,8 +1,6 @@
 """`cafenet detect`: classification models as backbones of a detector, trained alike and compared."""
 
 import argparse
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +72,6 @@ def _run(args: argparse.Namespace) -> None:
     from cafenet.detection.results import claims, results_table
     from cafenet.detection.run import detect
 
-    sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
     recipe = load_detection_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
     rows = detect(recipe, directory, quiet=args.quiet)

@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import os
-import sys
 import time
 from typing import Any
 
@@ -109,7 +107,6 @@ def _min_width(text: str) -> int | float:
 
 
 def _inspect(args: argparse.Namespace) -> None:
-    sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
     model = load_model(args.model)
     input_size = args.input or default_input_size(args.model)
     example = torch.randn(1, *input_size, generator=torch.Generator().manual_seed(0))

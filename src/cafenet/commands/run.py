@@ -2,8 +2,6 @@
 
 import argparse
 import logging
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +55,6 @@ def _run(args: argparse.Namespace) -> None:
     if args.recipe is None:
         raise RecipeError("give a recipe, a .yaml file or one of `cafenet recipes`")
     _tell(logging.INFO if args.verbose else logging.WARNING)
-    sys.path.insert(0, os.getcwd())  # so that package.module:FACTORY finds the user's package, as with `python -m`
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
     rows = run_recipe(recipe, directory, until=args.step, quiet=args.quiet)

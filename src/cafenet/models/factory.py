@@ -23,6 +23,8 @@ from cafenet.errors import CafeNetError, ModelNameError
 # Where frames of a traceback say nothing about the user's own code: the standard library, what is installed, this file.
 _LIBRARIES = (*{sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib")}, "<frozen", __file__)
 
+_FILE_PREFIX = "cafenet_file_"
+
 
 @contextlib.contextmanager
 def import_source(source: str) -> Iterator[ModuleType]:
@@ -41,6 +43,11 @@ def import_source(source: str) -> Iterator[ModuleType]:
         yield _import_file(path)
     finally:
         sys.path.remove(str(path.parent))
+
+
+def imported_files() -> list[str]:
+    """The files that were imported by path in this process; what they define cannot be unpickled without them."""
+    return [str(module.__file__) for name, module in sys.modules.items() if name.startswith(_FILE_PREFIX)]
 
 
 def find_factory(name: str, module: ModuleType, target: str) -> Callable[..., Any]:
@@ -88,7 +95,7 @@ def _import_module(source: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     # A name of its own, so that ./torch.py does not replace torch. It stays in sys.modules, as classes look themselves
     # up there (dataclasses, pickle).
-    module_name = f"cafenet_file_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
+    module_name = f"{_FILE_PREFIX}{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -12,7 +12,6 @@ from cafenet.atomic import write_json
 from cafenet.checkpoint import FORMAT
 from cafenet.errors import RecipeError
 from cafenet.evaluate import evaluate
-from cafenet.models import load_model
 from cafenet.retrain import train_model
 from cafenet.runs.entries import Entry
 from cafenet.runs.workload import Workload
@@ -72,7 +71,7 @@ def _teacher(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn
     if name is None or entry.channels is None:
         return None
     if name != "original":
-        return load_model(name).to(workload.device)
+        return workload.teacher()
     original = Entry("Original", "", None)
     if not (directory / "models" / original.key / f"seed-{seed}" / "slim.pt").exists():
         raise RecipeError("retrain.teacher original needs baselines.original true, but it is false")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from cafenet.calling import training_mode
 from cafenet.config import Recipe
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_split, to_rgb, train_loader
 from cafenet.distributed import processes
@@ -65,6 +66,13 @@ class Workload:
             problems.append(f"search.algorithms must hold at least one of {', '.join(METHODS)}, but is empty")
         if recipe.retrain.teacher == "original" and not recipe.baselines.original:
             problems.append("retrain.teacher original needs baselines.original true, but it is false")
+        teacher = recipe.retrain.teacher or ""
+        if teacher.startswith(("cafenet:", "torchvision:", "timm:")) and not recipe.retrain.teacher_options:
+            problems.append(
+                f"a teacher must come with weights, but {teacher} has none by itself; give retrain.teacher_options, "
+                "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
+            )
+        problems += _seeds_without_effect(recipe)
         if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
             problems.append(f"retrain.start supernet needs one stage, but there are {recipe.stages.num_stages}")
         if recipe.baselines.random_widths < 0:
@@ -104,13 +112,31 @@ class Workload:
             loader = self.loader(data, augmented_batch=config.batch_size)
             Feed(loader, batch_size=config.batch_size, accumulate=config.accumulate)
         if recipe.retrain.teacher not in (None, "original"):
-            load_model(str(recipe.retrain.teacher))
+            self._check_teacher()
+
+    def _check_teacher(self) -> None:
+        """Its outputs must be those of the model in shape."""
+        shapes = []
+        for each in (self.model, self.teacher()):
+            with training_mode(each, False), torch.no_grad():
+                output = each(self.example)
+            shapes.append(list(output.shape[1:]) if isinstance(output, Tensor) else type(output).__name__)
+        if shapes[0] != shapes[1]:
+            raise RecipeError(
+                f"a teacher must have the model's outputs, {shapes[0]}, but {self.recipe.retrain.teacher} has "
+                f"{shapes[1]}; see retrain.teacher_options"
+            )
 
     def build(self, seed: int) -> nn.Module:
         """The full network with fresh weights that depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return load_model(self.recipe.model.name, **self.recipe.model.options).to(self.device)
+
+    def teacher(self) -> nn.Module:
+        """The model that the recipe names as one, with its weights."""
+        retrain = self.recipe.retrain
+        return load_model(str(retrain.teacher), **retrain.teacher_options).to(self.device)
 
     @cached_property
     def device(self) -> torch.device:
@@ -243,6 +269,22 @@ class Workload:
             freeze=self.freeze,
             quiet=self.quiet,
         )
+
+
+def _seeds_without_effect(recipe: Recipe) -> list[str]:
+    """Options of parts that the recipe's own decide, where they say something else."""
+    given = {
+        "train.seed": (recipe.train.seed, "seed"),
+        "search.settings.seed": (recipe.search.settings.seed, "seed"),
+        "retrain.train.seed": (recipe.retrain.train.seed, "retrain.seeds"),
+        "train.num_workers": (recipe.train.num_workers, "data.num_workers"),
+        "retrain.train.num_workers": (recipe.retrain.train.num_workers, "data.num_workers"),
+    }
+    return [
+        f"{name} must be left out, since {deciding} decides, but is {value}"
+        for name, (value, deciding) in given.items()
+        if value
+    ]
 
 
 def find_device(name: str) -> torch.device:

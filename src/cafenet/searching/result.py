@@ -56,17 +56,35 @@ class SearchResult:
         )
 
 
-def write_result(result: SearchResult, path: Path) -> None:
-    """Write the result as JSON, in one move."""
-    write_json(path, {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(result)})
+def write_result(result: SearchResult, path: Path, asked: Mapping[str, Any] | None = None) -> None:
+    """Write the result as JSON, in one move, with the options that it was asked for with."""
+    write_json(path, {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked, **asdict(result)})
+
+
+def is_result_of(path: Path, asked: Mapping[str, Any]) -> bool:
+    """Whether the file holds what a search with these options found."""
+    return path.exists() and _read(path).get("asked") == asked
 
 
 def read_result(path: Path) -> SearchResult:
     """A result that was written before."""
+    content = _read(path)
+    content.pop("asked", None)
+    try:
+        return SearchResult(**content)
+    except TypeError as error:
+        raise _unreadable(path, error) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text())
         if content.pop("format") != FORMAT or content.pop("format_version") != FORMAT_VERSION:
             raise ValueError("another format")
-        return SearchResult(**content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{path} must be a search result of this version, but: {error}") from error
+        raise _unreadable(path, error) from error
+    return content
+
+
+def _unreadable(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} must be a search result of this version, but: {error}")

@@ -39,11 +39,11 @@ class SearchConfig:
     """How a search goes about."""
 
     band: tuple[float, float] = (0.95, 1.0)
-    """Share of the budget that proposed widths use."""
+    """Share of the budget that widths proposed by evolution and random search use; trend chooses its own."""
     min_usage: float = 0.99
     """Share of the budget that the result uses at least, where any width can."""
     num_finalists: int = 5
-    """Best widths that are filled up and scored exactly at the end."""
+    """Best widths that are filled up and scored exactly at the end; of what trend settles on, one after the other."""
     seed: int = 0
     num_workers: int = 1
     """Processes on this machine, which divide its threads."""
@@ -51,6 +51,8 @@ class SearchConfig:
     def __post_init__(self) -> None:
         if self.num_workers < 1 or self.num_finalists < 1:
             raise BudgetError(f"num_workers and num_finalists must be at least 1, but got {self}")
+        if self.seed < 0:
+            raise BudgetError(f"seed must be 0 or more, but is {self.seed}")
         if not 0 <= self.min_usage <= 1:
             raise BudgetError(f"`0 <= min_usage <= 1` must hold, but got {self.min_usage}")
 

@@ -5,13 +5,14 @@ import pickle
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from cafenet.errors import StoreError
+from cafenet.models.factory import import_source, imported_files
 from cafenet.searching.budget import Budget
 
 if TYPE_CHECKING:
@@ -34,10 +35,8 @@ def local_workers(
         shared = storage if storage is not None else Path(directory) / "trials.journal"
         path = Path(directory) / "search.pt"
         _save(search, path)
-        helpers = [
-            context.Process(target=_help, args=(path, budgets, shared, study, num_threads), daemon=True)
-            for _ in range(num_workers - 1)
-        ]
+        args = (path, imported_files(), budgets, shared, study, num_threads)
+        helpers = [context.Process(target=_help, args=args, daemon=True) for _ in range(num_workers - 1)]
         try:
             for helper in helpers:
                 helper.start()
@@ -67,7 +66,13 @@ def _save(search: "WidthSearch", path: Path) -> None:
         ) from error
 
 
-def _help(path: Path, budgets: Sequence[Budget], storage: str | Path, study: str, num_threads: int) -> None:
+def _help(
+    path: Path, files: Sequence[str], budgets: Sequence[Budget], storage: str | Path, study: str, num_threads: int
+) -> None:
+    """What a helper runs; files: those by which the model or the metric was imported."""
     torch.set_num_threads(num_threads)
-    search: WidthSearch = torch.load(path, mmap=True, weights_only=False)  # written by the process that started this
-    search.run_alone(budgets, storage, study=study, is_shared=True, quiet=True)
+    with ExitStack() as stack:
+        for file in files:
+            stack.enter_context(import_source(file))
+        search: WidthSearch = torch.load(path, mmap=True, weights_only=False)  # written by who started this process
+        search.run_alone(budgets, storage, study=study, is_shared=True, quiet=True)
