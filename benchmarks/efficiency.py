@@ -33,9 +33,7 @@ from cafenet.choice import Exact, Race
 from cafenet.supernet import Batch, Supernet
 from efficiency_networks import mobilenet_v2, vgg
 from efficiency_table import write_table
-
-ROOT = Path(__file__).resolve().parent.parent
-CIFAR = ROOT.parent / "shared" / "data" / "cifar10" / "train.npz"
+from places import CIFAR, ROOT
 
 
 @dataclass(frozen=True)
@@ -90,10 +88,10 @@ def keep(output: Path, key: str, row: dict[str, Any]) -> None:
 def images(name: str) -> tuple[Tensor, Tensor]:
     """CIFAR-10 at the network's size, or noise where the data is absent (times stay right, quality does not)."""
     size = NETWORKS[name].image_size
-    if not CIFAR.exists():
+    if not (CIFAR / "train.npz").exists():
         print(f"{CIFAR} is absent: using noise")
         return torch.randn(4096, 3, size, size), torch.randint(10, (4096,))
-    data = np.load(CIFAR)
+    data = np.load(CIFAR / "train.npz")
     pixels = torch.from_numpy(data["images"]).permute(0, 3, 1, 2).float() / 255
     return avg_pool2d((pixels - 0.47) / 0.25, 32 // size), torch.from_numpy(data["labels"])
 

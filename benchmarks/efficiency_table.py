@@ -19,7 +19,8 @@ def write_table(results: dict[str, Any], path: Path) -> str:
         "raced choice - minimum) / (mean - minimum): 0 is the best candidate, 1 a random one; mean over training",
         "with its standard error, and the same of sums, which do not count steps where all candidates are alike.",
         "",
-        "| network | r | tried | race | exact | arithmetic | exact / arithmetic | race quality | of sums | paper |",
+        "| network | r | candidates | race | exact | arithmetic | exact / arithmetic | race quality | of sums | "
+        "paper |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in results.values():

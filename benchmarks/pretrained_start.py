@@ -9,7 +9,6 @@ seeds; the table goes to docs/pretrained.md.
 """
 
 import argparse
-from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
@@ -27,9 +26,8 @@ from cafenet.pairing import compare_paired
 from cafenet.supernet import Supernet
 from cafenet.train import TrainConfig, train_supernet
 from efficiency_networks import vgg
+from places import CIFAR, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
-CIFAR = ROOT.parent / "shared" / "data" / "cifar10" / "train.npz"
 ENDS = ("pretrained, sorted", "pretrained")
 
 
@@ -40,7 +38,7 @@ def main() -> None:
     parser.add_argument("--supernet-steps", type=int, default=100)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    data = np.load(CIFAR)
+    data = np.load(CIFAR / "train.npz")
     pixels = avg_pool2d((torch.from_numpy(data["images"]).permute(0, 3, 1, 2).float() / 255 - 0.47) / 0.25, 2)
     labels = torch.from_numpy(data["labels"])
     rows: dict[str, list[float]] = {}

@@ -13,8 +13,8 @@ import cafenet
 from cafenet.data import Augmentation, ImageData, eval_loader, hold_out, load_data, train_loader
 from cafenet.supernet import Supernet
 from cafenet.train import TrainConfig, train_supernet
+from places import CIFAR
 
-CIFAR = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "cifar10"
 SIZE = 16
 EPOCHS = 40
 BETA = 1.0

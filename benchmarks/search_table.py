@@ -18,8 +18,8 @@ from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.trend import Trend
+from places import CHANNEL_BENCH
 
-PATH = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "channel-bench" / "resnet.json.gz"
 CHANNELS = (256, 256, 256, 512, 512, 512, 512)
 CHECKPOINTS = (10, 20, 40, 80, 120, 160, 200, 400)
 """Numbers of evaluations at which the pick so far is judged."""
@@ -55,7 +55,7 @@ class Table:
         return Feasible(Bins(tuple(groups)), costs, budget)
 
 
-def read_table(path: Path = PATH) -> Table:
+def read_table(path: Path = CHANNEL_BENCH) -> Table:
     """The table, in the order of its keys."""
     with gzip.open(path) as file:
         rows = json.load(file)

@@ -40,14 +40,13 @@ CUTS = {
     r"epochs=\d+": "epochs=0.5",
     r"epochs = \d+": "epochs = 1",
     r"samples=\d+": "samples=4",
-    r"population=\d+, iterations=\d+": "population=4, iterations=1",
     r"\b1200\b": "240",
     r"\b1000\b": "200",
     r"hold_out\(data\.train": "hold_out(data.train.subset(range(200))",
 }
 RUN_CUTS = [
     *("--data.num_train=150", "--train.epochs=0.5", "--retrain.train.epochs=0.5", "--baselines.fixed=false", "--quiet"),
-    *("--search.evolution.population=4", "--search.evolution.iterations=1", "--search.settings.num_finalists=1"),
+    *("--search.trend.samples=4", "--search.settings.num_finalists=1"),
 ]
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
+from benchmarks.places import CIFAR
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, relu
 
@@ -18,7 +18,6 @@ from cafenet.models.plain_cnn import plain_cnn
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
 
-CIFAR = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar10"
 SIZE = 16
 NUM_TRAIN, NUM_VALIDATION = 10_000, 4_000
 BAND = (0.35, 0.65)

@@ -41,7 +41,7 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
         raise CheckpointError(f"{path} is not a checkpoint of cafenet")
     if content["format_version"] != FORMAT_VERSION:
         raise CheckpointError(f"{path} has format version {content['format_version']}, this is {FORMAT_VERSION}")
-    differing = _differences(content["identity"], identity)
+    differing = differences(content["identity"], identity)
     if differing:
         details = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise CheckpointError(
@@ -50,9 +50,9 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
     return content
 
 
-def _differences(before: Any, now: Any, place: str = "") -> list[str]:
+def differences(before: Any, now: Any, place: str = "") -> list[str]:
     """One line for each value inside that is not the same."""
     if isinstance(before, dict) and isinstance(now, dict):
         inside = [(key, f"{place}.{key}" if place else key) for key in {**before, **now}]
-        return [line for key, where in inside for line in _differences(before.get(key), now.get(key), where)]
+        return [line for key, where in inside for line in differences(before.get(key), now.get(key), where)]
     return [] if before == now else [f"{place} was {before!r}, is {now!r}"]

@@ -14,8 +14,6 @@ from cafenet.shown import Shown, ranges
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
-FIXED_UNIT = -1
-
 
 @dataclass(frozen=True, eq=False)
 class AttributeSlot:

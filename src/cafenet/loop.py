@@ -16,6 +16,9 @@ from cafenet.feed import Feed
 from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
 
+WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
+"""Options that a resumed run may change: what is learned does not depend on them."""
+
 
 @dataclass(frozen=True)
 class TrainResult:

@@ -99,17 +99,6 @@ def to_yaml(recipe: Any) -> str:
     return text
 
 
-def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """One line for each value of two documents that is not the same."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        return [
-            line
-            for key in {**before, **now}
-            for line in differences(before.get(key), now.get(key), f"{place}.{key}" if place else str(key))
-        ]
-    return [] if before == now else [f"{place} was {before!r}, is {now!r}"]
-
-
 def _shipped_names(folder: str) -> list[str]:
     entries = files("cafenet").joinpath(folder).iterdir()
     return sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml"))

@@ -15,14 +15,11 @@ from cafenet.errors import TrainingError
 from cafenet.feed import Feed
 from cafenet.journal import Journal
 from cafenet.layout import cuts
-from cafenet.loop import SteppedTraining, TrainResult
+from cafenet.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
 from cafenet.losses import check_target, loss_by_name
 from cafenet.optim import build_optimizer, learning_rate
 from cafenet.supernet import Batch, LossFunction, Pick, Supernet, checkpointing_error, same_randomness, unreduced
 from cafenet.train_config import TrainConfig
-
-_WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
-"""Options that a resumed run may change: what is learned does not depend on them."""
 
 
 class Trainer(SteppedTraining):
@@ -212,7 +209,7 @@ class Trainer(SteppedTraining):
             "bins": {group.name: [group.first, group.size] for group in supernet.binned.bins.groups},
             "pattern": repr(supernet.pattern),
             "choice": repr(supernet.choice),
-            "config": {name: value for name, value in asdict(self.config).items() if name not in _WITHOUT_EFFECT},
+            "config": {name: value for name, value in asdict(self.config).items() if name not in WITHOUT_EFFECT},
             "loss": self.loss_name or getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__),
             "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
             "steps": self.total_steps,

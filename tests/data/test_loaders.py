@@ -13,13 +13,14 @@ import cafenet
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
 from cafenet.data import Augmentation, ImageData, eval_loader, in_memory, train_loader
-from cafenet.data.augment import CIFAR, IMAGENET
 from cafenet.data.files import cover, image_files
 from cafenet.errors import DataError
 from cafenet.feed import Feed
 from cafenet.supernet import Supernet
 from cafenet.train import TrainConfig, train_supernet
 
+CIFAR = Augmentation(padding=4, flip=True)
+IMAGENET = Augmentation(resized_crop=True, flip=True)
 ALL = Augmentation(padding=2, flip=True, erasing=0.5)
 
 

@@ -47,12 +47,6 @@ class Augmentation:
 
 
 NONE = Augmentation()
-CIFAR = Augmentation(padding=4, flip=True)
-FASHION = Augmentation(padding=2, flip=True)
-CELEBA = Augmentation(flip=True)
-IMAGENET = Augmentation(resized_crop=True, flip=True)
-IMAGENET_RESNET50 = Augmentation(resized_crop=True, flip=True, erasing=0.4)
-"""As the paper trains: random erasing with a probability of 0.4 for ResNet-50 only (appendix a2)."""
 
 
 def augment(images: Tensor, draws: Tensor, augmentation: Augmentation) -> Tensor:

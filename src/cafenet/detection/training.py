@@ -20,12 +20,11 @@ from cafenet.distributed import processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
 from cafenet.journal import Journal
-from cafenet.loop import SteppedTraining, TrainResult
+from cafenet.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
 from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
 
 PAPER_BATCH = 256
 """Images a step that the paper's rate belongs to."""
-_WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class _Trainer(SteppedTraining):
         """What must be equal for a checkpoint to be continued."""
         return {
             "shapes": {name: list(tensor.shape) for name, tensor in self.detector.state_dict().items()},
-            "config": {name: value for name, value in asdict(self.config).items() if name not in _WITHOUT_EFFECT},
+            "config": {name: value for name, value in asdict(self.config).items() if name not in WITHOUT_EFFECT},
             "images_per_step": self.images_per_step,
             "steps": self.total_steps,
         }

@@ -14,9 +14,9 @@ from cafenet.errors import RecipeError
 from cafenet.pairing import PairedDifference, compare_paired, in_words
 from cafenet.report.page import rows_of
 from cafenet.report.records import RunRecord, read_run
+from cafenet.runs.directory import WITHOUT_EFFECT
 from cafenet.runs.results import Row, count
 
-_WITHOUT_EFFECT = ("description", "reference")
 _MOST_COLUMNS = 3
 
 
@@ -176,7 +176,7 @@ def _flat(document: dict[str, Any], place: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in document.items():
         where = f"{place}.{key}" if place else key
-        if where in _WITHOUT_EFFECT:
+        if where in WITHOUT_EFFECT:
             continue
         found |= _flat(value, where) if isinstance(value, dict) and value else {where: value}
     return found

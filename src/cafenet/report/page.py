@@ -16,9 +16,11 @@ TITLES = {
     "widths": ("Width kept per layer group", "Layers whose channels are decided together are one group, named after "
                "the first of them. Pale bars are the full width."),
     "accuracy-flops": ("Accuracy against FLOPs", "Every width that was scored in full; point at a dot to see it."),
-    "progress": ("Search progress", "Dots are scores, lines the best so far. Dropped widths show their estimate."),
+    "progress": ("Search progress", "Dots are scores, lines the best so far (trend takes the best of a fit "
+                 "instead). Dropped widths show their estimate."),
     "histogram": ("Scores of all widths", "The further right, the better the widths that a search looks at."),
-    "training": ("Supernet training", "The loss of whatever width was sampled, so it is noisy; the line is smoothed."),
+    "training": ("Supernet training", "The loss of whatever width was sampled, so it is noisy; the line is "
+                 "smoothed. Epochs of the full network before it are not shown."),
     "bins": ("Bins", "Channels are added and dropped in bins; cheap channels go in larger ones."),
     "time": ("Time spent", "Summed over all starts of this run."),
     "attributes": ("Attributes against Uniform", "Points of test accuracy, attribute by attribute."),

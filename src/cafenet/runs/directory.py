@@ -16,13 +16,15 @@ import torch
 import yaml
 
 from cafenet.atomic import write_json, write_text
+from cafenet.checkpoint import differences
 from cafenet.config import Recipe
 from cafenet.errors import RecipeError
-from cafenet.recipes import as_document, differences, to_yaml
+from cafenet.recipes import as_document, to_yaml
 
 FORMAT_VERSION = 1
 _PACKAGES = ("cafenet", "torch", "torchvision", "numpy", "scipy", "optuna", "jsonargparse")
-_WITHOUT_EFFECT = ("description", "reference")
+WITHOUT_EFFECT = ("description", "reference")
+"""Parts of a recipe that no result depends on."""
 
 
 class RunDirectory:
@@ -72,7 +74,7 @@ class RunDirectory:
             raise RecipeError(f"{path} must be the recipe of a run, but is not; give another --output") from error
         now = as_document(recipe)
         for document in (before, now):
-            for key in _WITHOUT_EFFECT:
+            for key in WITHOUT_EFFECT:
                 document.pop(key, None)
         has_more_seeds = _take_over_seeds(before, now)
         changed = differences(before, now)

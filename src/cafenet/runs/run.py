@@ -3,7 +3,7 @@
 import logging
 import shutil
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from cafenet.atomic import write_json
 from cafenet.config import Recipe
@@ -20,7 +20,6 @@ from cafenet.supernet_config import build_bins
 from cafenet.train import FULL_NETWORK
 
 Step = Literal["train", "search", "retrain", "evaluate"]
-STEPS: tuple[Step, ...] = get_args(Step)
 
 _log = logging.getLogger(__name__)
 
