@@ -65,6 +65,11 @@ def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Pa
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED))
 
 
+def cafenet_fixed_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """By trend on a supernet with the fixed pattern, which takes less time."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), r=0)
+
+
 def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Ours, evolutionary."""
     algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
@@ -153,6 +158,7 @@ METHODS: dict[str, Method] = {
     "CafeNet-T": cafenet_t,
     "CafeNet-E": cafenet_e,
     "CafeNet-R": cafenet_r,
+    "CafeNet-T, r=0": cafenet_fixed_t,
     "CafeNet-T, fresh weights": cafenet_fresh_t,
     "CafeNet-E, fresh weights": cafenet_fresh_e,
 }
@@ -190,12 +196,12 @@ def _pruned_in_steps(model: nn.Module, pruner: Any, example: Tensor, percent: in
 
 
 def _from_trained(
-    task: Task, trained: nn.Module, percent: int, seed: int, place: Path, algorithm: Algorithm
+    task: Task, trained: nn.Module, percent: int, seed: int, place: Path, algorithm: Algorithm, *, r: int = 1
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
-    supernet = cafenet.SupernetConfig(beta=0.5, sort_by_importance=True)
+    supernet = cafenet.SupernetConfig(r=r, beta=0.5, sort_by_importance=True)
     training = trained_for(SUPERNET_EPOCHS, seed, lr=0.05)
-    place = place / f"{percent}-pretrained"
+    place = place / (f"{percent}-pretrained" + ("" if r == 1 else f"-r{r}"))
     return _searched(task, trained, percent, seed, place, supernet, training, algorithm)
 
 
