@@ -41,13 +41,15 @@ class ScoringConfig:
     """A width is dropped when it is that many standard errors below the bar."""
     calibration_size: int = 512
     """Training examples that batch norm is recalibrated on."""
+    max_examples: int = 10_000
+    """Validation examples that widths are scored on, a fixed random sample of a larger set."""
     batch_size: int = 128
     """Examples in a batch of recalibration (its statistics are averaged over batches) and of scoring."""
 
     def __post_init__(self) -> None:
         if not 0 < self.first_share <= 1:
             raise ScoringError(f"`0 < first_share <= 1` must hold, but got {self.first_share}")
-        for name in ("min_examples", "calibration_size"):
+        for name in ("min_examples", "calibration_size", "max_examples"):
             if getattr(self, name) < 1:
                 raise ScoringError(f"{name} must be at least 1, but got {getattr(self, name)}")
         if self.batch_size < 2:
@@ -90,8 +92,8 @@ class Scorer:
         self.metric_name = metric_name(metric)
         self._metric = metric_by_name(metric) if isinstance(metric, str) else metric
         layout: dict[str, Any] = {"device": supernet.device, "memory_format": _memory_format(supernet)}
-        self.validation = in_content_order(hold_examples(validation, "validation data", **layout))
-        size = self.config.calibration_size
+        most, size = self.config.max_examples, self.config.calibration_size
+        self.validation = in_content_order(hold_examples(validation, "validation data", num_examples=most, **layout))
         self.calibration = hold_examples(train, "training data", num_examples=size, **layout)
         self._calibration = [inputs for inputs, _ in _even_batches(self.calibration, self.config.batch_size)]
         self._recalibrates = has_statistics(supernet.model)

@@ -403,6 +403,19 @@ def test_calibration_takes_as_many_examples_as_asked():
     )
 
 
+def test_a_large_validation_set_is_sampled():
+    """The same sample each time, and scores are those of a set that holds nothing else."""
+    scorer, other = (scorer_of(tiny(), max_examples=100) for _ in range(2))
+    images, labels = scorer.validation.batch
+    assert scorer.validation.size == 100
+    assert torch.equal(images, other.validation.batch[0])
+    assert set(map(tuple, images.flatten(1).tolist())) < set(map(tuple, VALIDATION.tensors[0].flatten(1).tolist()))
+    alone = scorer_of(tiny(), validation=TensorDataset(images, labels))
+    score = scorer.score(np.array([4, 3]))
+    assert (score.num_examples, score.is_complete) == (100, True)
+    assert parts(score) == parts(alone.score(np.array([4, 3])))
+
+
 @pytest.mark.parametrize("metric", ["accuracy", "negative_loss", balanced_accuracy])
 def test_weights_that_are_not_numbers_are_an_error(metric):
     supernet = tiny()
@@ -512,6 +525,7 @@ def test_groups_that_are_kept_in_pairs():
         ({"first_share": 1.5}, "`0 < first_share <= 1` must hold, but got 1.5"),
         ({"min_examples": 0}, "min_examples must be at least 1, but got 0"),
         ({"calibration_size": 0}, "calibration_size must be at least 1, but got 0"),
+        ({"max_examples": 0}, "max_examples must be at least 1, but got 0"),
         ({"batch_size": 1}, r"batch_size must be at least 2 \(for batch norm\), but got 1"),
         ({"drop_below": 0.0}, "drop_below must be positive, but got 0.0"),
         ({"drop_below": float("nan")}, "drop_below must be positive, but got nan"),

@@ -25,7 +25,7 @@ class SearchResult:
     channels: Mapping[str, list[int]]
     """The channels themselves, of the best assignment: what `WidthSpace.extract(channels=...)` takes."""
     score: float
-    """Exact: the best candidate's metric on all validation examples."""
+    """Exact: the best candidate's metric on all validation examples, or on `ScoringConfig.max_examples` of them."""
     metric: str
     costs: Mapping[str, float]
     """flops (one multiply-add is one), params, and latency_ms where it was measured."""
