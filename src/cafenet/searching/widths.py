@@ -212,7 +212,7 @@ class WidthSearch:
             "pattern": repr(supernet.pattern),
             "weights": _digest(dict(supernet.model.state_dict())),
             "metric": self.scorer.metric_name,
-            "scoring": asdict(self.scorer.config),
+            "scoring": {name: value for name, value in asdict(self.scorer.config).items() if name != "max_examples"},
             "validation": self.scorer.validation.digest(),
             "calibration": self.scorer.calibration.digest(),
         }
