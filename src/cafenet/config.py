@@ -92,7 +92,7 @@ class BaselinesSection:
     uniform: bool = True
     """One factor for all groups, to the budget."""
     fixed: bool = True
-    """The same search on a supernet with the fixed pattern (r = 0)."""
+    """The same search on a supernet with the fixed pattern (r = 0), unless that is what is searched."""
     random_widths: int = 0
     """Random: that many widths are trained for a while, and the best on the validation set is trained in full."""
     random_epochs: float = 50

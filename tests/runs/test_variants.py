@@ -188,6 +188,12 @@ def test_a_teacher_by_name(recipe, tmp_path, monkeypatch):
     assert not teacher[0].weight.any()
 
 
+def test_a_fixed_pattern_is_not_its_own_baseline(recipe, tmp_path):
+    results = run(recipe, tmp_path / "run", "--supernet.r=0")
+    assert FIXED not in {each["method"] for each in results["rows"]}
+    assert not (tmp_path / "run" / "supernet-fixed").exists()
+
+
 def test_two_seeds(recipe, tmp_path):
     results = run(recipe, tmp_path / "run", "--retrain.seeds=[3,4]", "--baselines.fixed=false")
     for each in results["rows"]:

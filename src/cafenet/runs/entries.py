@@ -70,7 +70,7 @@ def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
     if config.random_widths:
         for budget in workload.budgets:
             yield random_entry(workload, budget, directory / "random")
-    if config.fixed:
+    if workload.has_fixed_baseline:
         algorithm = workload.recipe.search.algorithms[0]
         yield from _searched(workload, directory / "supernet-fixed", algorithm, "Fixed pattern", fixed=True)
 

@@ -85,7 +85,7 @@ def _train(workload: Workload, directory: Path) -> None:
     algorithm = workload.recipe.search.algorithms[0]
     model, space, budgets = workload.model, workload.space, workload.budgets
     train_stage(model, space, budgets, workload.job(algorithm), directory / "supernet")
-    if workload.recipe.baselines.fixed:
+    if workload.has_fixed_baseline:
         fixed = workload.job(algorithm, fixed=True)
         _copy_once(directory / "supernet" / FULL_NETWORK, directory / "supernet-fixed" / FULL_NETWORK)
         train_stage(model, space, budgets, fixed, directory / "supernet-fixed")

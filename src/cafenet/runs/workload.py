@@ -244,6 +244,12 @@ class Workload:
             costs["latency_ms"] = float(self._latency_model.predict(full)[0])
         return costs
 
+    @property
+    def has_fixed_baseline(self) -> bool:
+        """Whether the search on the fixed pattern is asked for and is not what is searched anyway."""
+        supernet = self.recipe.supernet
+        return self.recipe.baselines.fixed and (supernet.pattern != "locally_free" or supernet.r > 0)
+
     def job(self, algorithm: str, *, fixed: bool = False) -> Job:
         """What supernets are trained and searched with; fixed: with the fixed pattern instead of the recipe's."""
         recipe, search = self.recipe, self.recipe.search
