@@ -68,7 +68,7 @@ def measure_original(results: Results, work: Task, seed: int, cache: Path, quick
     if str(seed) in results.rows(f"{work.name} original").get("Original", {}):
         return
     model = prepared(work, seed, 1 if quick else SCRATCH_EPOCHS, _place(cache, work, seed, quick) / "original")
-    row = {"flops": work.flops(model), "scratch": _accuracy(work, model)}
+    row = {"flops": work.flops(model), "scratch": accuracy_of(work, model)}
     results.add(f"{work.name} original", "Original", row, str(seed))
 
 
@@ -86,8 +86,8 @@ def measure(work: Task, percent: int, name: str, seed: int, cache: Path, quick: 
         "flops": work.flops(slim),
         "params": work.params(slim),
         "search_seconds": round(search_seconds, 1),
-        "scratch": _accuracy(work, fresh),
-        "finetuned": _accuracy(work, tuned),
+        "scratch": accuracy_of(work, fresh),
+        "finetuned": accuracy_of(work, tuned),
         "widths": [m.out_channels for m in slim.modules() if isinstance(m, torch.nn.Conv2d)],
     }
 
@@ -106,11 +106,12 @@ def train_again(results: Results, work: Task, percent: int, name: str, seed: int
         other = seed + OTHER_SEED * number
         fresh = initialised(slim, other)
         fresh = train_model(fresh, work.example, work.batches(), trained_for(SCRATCH_EPOCHS, other), quiet=True)
-        results.add(f"{part} again", name, _accuracy(work, fresh), inner)
+        results.add(f"{part} again", name, accuracy_of(work, fresh), inner)
         print(f"{part} {name}, seed {seed} again", flush=True)
 
 
-def _accuracy(work: Task, model: torch.nn.Module) -> float:
+def accuracy_of(work: Task, model: torch.nn.Module) -> float:
+    """On the test images, in percent."""
     return round(100 * evaluate(model, eval_loader(work.test))["accuracy"], 3)
 
 

@@ -12,6 +12,7 @@ from benchmarks.search_results import Results
 from cafenet.pairing import compare_paired
 
 OURS = "CafeNet-T"
+STARTS = "starts"
 HOW = f"""# Peers and baselines at equal FLOPs and equal training
 
 Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to restart and share it). CIFAR-10 at 16x16:
@@ -35,6 +36,7 @@ def markdown(results: Results) -> str:
         for network in BUILDERS:
             lines += _table(results, network, percent)
         lines += _overall(results, percent)
+    lines += _starts(results)
     lines += ["", "Lines of user code, counted in `benchmarks/peers/methods.py` with the helpers that they call:", ""]
     lines += [f"- {name}: {_num_lines(method)}" for name, method in METHODS.items()]
     return "\n".join(lines) + "\n"
@@ -97,6 +99,25 @@ def _overall(results: Results, percent: int) -> list[str]:
             cells = (_difference(both, name, key) for key in ("scratch", "finetuned"))
             num_pairs = sum(len(set(rows[OURS]) & set(rows[name])) for rows in both)
             lines.append(f"| {name} | {len(both)} | {num_pairs} | {' | '.join(cells)} |")
+    return lines
+
+
+def _starts(results: Results) -> list[str]:
+    """Widths on the way from uniform ones to the pick, the nearest first, from several weights."""
+    lines = []
+    for name, rows in results.rows(STARTS).items():
+        network, rest = name.split(" at ")
+        percent, seed = rest.split("%, seed ")
+        lines += ["", f"## The way from uniform widths to the pick: {name}", ""]
+        lines += [
+            f"`python -m benchmarks.peers.starts --network {network} --percent {percent} --seed {seed}`: what the"
+        ]
+        lines += ["supernet says of each width, and its test accuracy from three starts, one training each.", ""]
+        lines += ["| widths | score | fine-tuned, supernet | fine-tuned, trained network | scratch |"]
+        lines += ["| --- |" + " ---: |" * 4]
+        for widths, row in rows.items():
+            cells = " | ".join(f"{row[key]:.2f}" for key in ("score", "supernet", "trained", "scratch"))
+            lines.append(f"| {widths} | {cells} |")
     return lines
 
 
