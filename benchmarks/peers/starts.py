@@ -2,9 +2,9 @@
 
     python -m benchmarks.peers.starts --network mobilenet_v2 --percent 25 --seed 0      # some ten minutes
 
-The cell must have been measured by `python -m benchmarks.peers` before: its supernet and its scores are read. Every width
-on the way is trained from scratch, and fine-tuned from the supernet's weights and from those of the trained network, its
-most important channels in front. Rows go to benchmarks/peers/results.json, the table to docs/peers.md.
+The cell must have been measured by `python -m benchmarks.peers` before: its supernet and its scores are read. Every
+width on the way is trained from scratch, and fine-tuned from the supernet's weights and from those of the trained
+network, its most important channels in front. Rows go to benchmarks/peers/results.json, the table to docs/peers.md.
 """
 
 import argparse
