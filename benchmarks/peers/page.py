@@ -9,7 +9,7 @@ from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_
 from benchmarks.ranking.networks import NUM_VALIDATION
 from benchmarks.search_results import Results
 
-from cafenet.pairing import compare_paired
+from cafenet.pairing import PairedDifference, compare_paired
 
 OURS = "CafeNet-T"
 STARTS = "starts"
@@ -99,7 +99,7 @@ def _overall(results: Results, percent: int) -> list[str]:
             cells = (_difference(both, name, key) for key in ("scratch", "finetuned"))
             num_pairs = sum(len(set(rows[OURS]) & set(rows[name])) for rows in both)
             lines.append(f"| {name} | {len(both)} | {num_pairs} | {' | '.join(cells)} |")
-    return lines
+    return lines + _in_words(tables, percent)
 
 
 def _starts(results: Results) -> list[str]:
@@ -122,19 +122,40 @@ def _starts(results: Results) -> list[str]:
 
 
 def _difference(tables: list[dict[str, Any]], name: str, key: str = "scratch") -> str:
-    """Paired by network and seed."""
-    if name == OURS:
+    found = None if name == OURS else _compared(tables, name, key)
+    if found is None:
         return ""
+    if found.num_pairs < 2:
+        return f"{found.mean:+.2f} (one seed)"
+    text = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+    return f"**{text}**" if found.is_clear else text
+
+
+def _compared(tables: list[dict[str, Any]], name: str, key: str) -> PairedDifference | None:
+    """Ours minus a method, paired by network and seed."""
     pairs = [
         (rows[OURS][seed][key], rows[name][seed][key])
         for rows in tables
         for seed in sorted(set(rows.get(OURS, {})) & set(rows.get(name, {})))
     ]
-    if len(pairs) < 2:
-        return f"{pairs[0][0] - pairs[0][1]:+.2f} (one seed)" if pairs else ""
-    found = compare_paired(*map(list, zip(*pairs, strict=True)))
-    text = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-    return f"**{text}**" if found.is_clear else text
+    return compare_paired(*map(list, zip(*pairs, strict=True))) if pairs else None
+
+
+def _in_words(tables: list[dict[str, Any]], percent: int) -> list[str]:
+    """Whom ours is ahead of by the paired interval, on methods that all networks have."""
+    lines = []
+    for key, how in (("scratch", "from scratch"), ("finetuned", "fine-tuned")):
+        said: dict[str, list[str]] = {"ahead of": [], "not clearly ahead of": [], "behind": []}
+        for name in (name for name in METHODS if not name.startswith("CafeNet")):
+            if all(OURS in rows and name in rows for rows in tables):
+                found = _compared(tables, name, key)
+                assert found is not None
+                place = "not clearly ahead of" if not found.is_clear else "ahead of" if found.mean > 0 else "behind"
+                said[place].append(name)
+        parts = [f"{place} {' and '.join(names)}" for place, names in said.items() if names]
+        if parts:
+            lines += ["", f"At {percent}%, {how}, {OURS} is {'; '.join(parts)}, over all networks."]
+    return lines
 
 
 def _spread(seeds: dict[str, Any], key: str) -> str:
