@@ -151,7 +151,7 @@ def _in_words(tables: list[dict[str, Any]], percent: int) -> list[str]:
                 found = _compared(tables, name, key)
                 assert found is not None
                 place = "not clearly ahead of" if not found.is_clear else "ahead of" if found.mean > 0 else "behind"
-                said[place].append(name)
+                said[place].append(name.replace(", ", " with "))
         parts = [f"{place} {' and '.join(names)}" for place, names in said.items() if names]
         if parts:
             lines += ["", f"At {percent}%, {how}, {OURS} is {'; '.join(parts)}, over all networks."]
