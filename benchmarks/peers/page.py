@@ -29,6 +29,17 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
   one seed says nothing. Cells that are not there yet were not measured."""
 
 
+WHY = """
+## Where it is not clearly ahead
+
+- From scratch at 25%, the ResNet decides: there its trainings differ by two points and more between seeds of the same
+  method, and all tools but Torch-Pruning end within a point. `--trainings` makes this smaller.
+- After fine-tuning, the small MobileNetV2 does: there the supernet's weights are no better a start than the trained
+  network's own channels, the most important first, as FastNAS hands them over. On the VGG they are a
+  little better (the last tables, one training each).
+- Freedom in sharing weights does not explain it: on the VGG the fixed pattern (*r=0*) ends alike, in half the time."""
+
+
 def markdown(results: Results) -> str:
     """The page."""
     lines = [HOW]
@@ -36,7 +47,7 @@ def markdown(results: Results) -> str:
         for network in BUILDERS:
             lines += _table(results, network, percent)
         lines += _overall(results, percent)
-    lines += _starts(results)
+    lines += [WHY, *_starts(results)]
     lines += ["", "Lines of user code, counted in `benchmarks/peers/methods.py` with the helpers that they call:", ""]
     lines += [f"- {name}: {_num_lines(method)}" for name, method in METHODS.items()]
     return "\n".join(lines) + "\n"
