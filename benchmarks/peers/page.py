@@ -33,7 +33,7 @@ WHY = """
 ## Where it is not clearly ahead
 
 - From scratch at 25%, the ResNet decides: there its trainings differ by two points and more between seeds of the same
-  method, and all tools but Torch-Pruning end within a point. `--trainings` makes this smaller.
+  method, and all tools end within half a point. `--trainings` makes the noise smaller.
 - After fine-tuning, the small MobileNetV2 does: there the supernet's weights are no better a start than the trained
   network's own channels, the most important first, as FastNAS hands them over. On the VGG they are a
   little better (the last tables, one training each).
