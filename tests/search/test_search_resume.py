@@ -159,7 +159,7 @@ def test_workers_import_a_metric_from_a_file_by_path(tmp_path, monkeypatch):
     works = tmp_path / "helper-works"
     monkeypatch.setenv("TEST_PID", str(os.getpid()))
     (tmp_path / "own.py").write_text(
-        "import os, time\n\nfrom neighbour import WORKS\n\n\n"
+        "import os, time\n\nfrom beside_own_metric import WORKS\n\n\n"
         "def metric(output, target):\n"
         "    if str(os.getpid()) != os.environ['TEST_PID']:\n"
         "        WORKS.touch()\n"
@@ -168,7 +168,7 @@ def test_workers_import_a_metric_from_a_file_by_path(tmp_path, monkeypatch):
         "        time.sleep(0.01)\n"
         "    return (output.argmax(dim=1) == target).double()\n"
     )
-    (tmp_path / "neighbour.py").write_text(f"import pathlib\n\nWORKS = pathlib.Path({str(works)!r})\n")
+    (tmp_path / "beside_own_metric.py").write_text(f"import pathlib\n\nWORKS = pathlib.Path({str(works)!r})\n")
     with import_source(str(tmp_path / "own.py")) as module:
         search = search_of(tiny(beta=0.5), module.metric, replace(CONFIG, num_workers=2))
     budgets = search.budgets("50%")

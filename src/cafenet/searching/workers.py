@@ -5,13 +5,13 @@ import pickle
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from cafenet.errors import StoreError
+from cafenet.errors import ModelNameError, StoreError
 from cafenet.models.factory import import_source, imported_files
 from cafenet.searching.budget import Budget
 
@@ -73,6 +73,7 @@ def _help(
     torch.set_num_threads(num_threads)
     with ExitStack() as stack:
         for file in files:
-            stack.enter_context(import_source(file))
+            with suppress(ModelNameError):  # of another model, perhaps; what this one lacks is said when it is read
+                stack.enter_context(import_source(file))
         search: WidthSearch = torch.load(path, mmap=True, weights_only=False)  # written by who started this process
         search.run_alone(budgets, storage, study=study, is_shared=True, quiet=True)
