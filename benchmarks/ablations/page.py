@@ -4,6 +4,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 
 from benchmarks.ablations.cells import ABLATIONS, Ablation, Cell
+from benchmarks.intervals import cell_of
 from benchmarks.search_results import Results
 from matplotlib.figure import Figure
 
@@ -83,11 +84,7 @@ def _difference(values: dict[str, float], reference: dict[str, float]) -> str:
     seeds = sorted(set(values) & set(reference))
     if values is reference or not seeds:
         return ""
-    found = compare_paired([values[seed] for seed in seeds], [reference[seed] for seed in seeds])
-    if found.num_pairs == 1:
-        return f"{found.mean:+.2f} (one seed)"
-    text = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-    return f"**{text}**" if found.is_clear else text
+    return cell_of(compare_paired([values[seed] for seed in seeds], [reference[seed] for seed in seeds]))
 
 
 def write_figure(results: Results, path: Path) -> None:

@@ -19,14 +19,12 @@ from benchmarks.peers import methods
 from benchmarks.peers.methods import METHODS, prepared
 from benchmarks.peers.page import markdown
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, trained_for
+from benchmarks.places import ROOT
 from benchmarks.search_results import Results
 
-from cafenet.data import eval_loader
-from cafenet.evaluate import evaluate
 from cafenet.retrain import initialised, train_model
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 OTHER_SEED = 1000
 """Between the seeds of one network's trainings from scratch."""
 
@@ -68,7 +66,7 @@ def measure_original(results: Results, work: Task, seed: int, cache: Path, quick
     if str(seed) in results.rows(f"{work.name} original").get("Original", {}):
         return
     model = prepared(work, seed, 1 if quick else SCRATCH_EPOCHS, _place(cache, work, seed, quick) / "original")
-    row = {"flops": work.flops(model), "scratch": accuracy_of(work, model)}
+    row = {"flops": work.flops(model), "scratch": work.accuracy(model)}
     results.add(f"{work.name} original", "Original", row, str(seed))
 
 
@@ -86,8 +84,8 @@ def measure(work: Task, percent: int, name: str, seed: int, cache: Path, quick: 
         "flops": work.flops(slim),
         "params": work.params(slim),
         "search_seconds": round(search_seconds, 1),
-        "scratch": accuracy_of(work, fresh),
-        "finetuned": accuracy_of(work, tuned),
+        "scratch": work.accuracy(fresh),
+        "finetuned": work.accuracy(tuned),
         "widths": [m.out_channels for m in slim.modules() if isinstance(m, torch.nn.Conv2d)],
     }
 
@@ -106,13 +104,8 @@ def train_again(results: Results, work: Task, percent: int, name: str, seed: int
         other = seed + OTHER_SEED * number
         fresh = initialised(slim, other)
         fresh = train_model(fresh, work.example, work.batches(), trained_for(SCRATCH_EPOCHS, other), quiet=True)
-        results.add(f"{part} again", name, accuracy_of(work, fresh), inner)
+        results.add(f"{part} again", name, work.accuracy(fresh), inner)
         print(f"{part} {name}, seed {seed} again", flush=True)
-
-
-def accuracy_of(work: Task, model: torch.nn.Module) -> float:
-    """On the test images, in percent."""
-    return round(100 * evaluate(model, eval_loader(work.test))["accuracy"], 3)
 
 
 def _place(cache: Path, work: Task, seed: int, quick: bool) -> Path:

@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 import numpy as np
+from benchmarks.intervals import cell_of
 from benchmarks.peers.methods import HELPERS, METHODS, NUM_SEARCHED, SUPERNET_EPOCHS
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
 from benchmarks.ranking.networks import NUM_VALIDATION
@@ -133,13 +134,7 @@ def _starts(results: Results) -> list[str]:
 
 
 def _difference(tables: list[dict[str, Any]], name: str, key: str = "scratch") -> str:
-    found = None if name == OURS else _compared(tables, name, key)
-    if found is None:
-        return ""
-    if found.num_pairs < 2:
-        return f"{found.mean:+.2f} (one seed)"
-    text = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-    return f"**{text}**" if found.is_clear else text
+    return "" if name == OURS else cell_of(_compared(tables, name, key))
 
 
 def _compared(tables: list[dict[str, Any]], name: str, key: str) -> PairedDifference | None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.peers.__main__ import HERE, ROOT, accuracy_of
 from benchmarks.peers.methods import prepared
 from benchmarks.peers.page import STARTS, markdown
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, trained_for
+from benchmarks.places import ROOT
 from benchmarks.search_results import Results
 from torch import nn
 
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-peers")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    results, work, seed = Results(HERE / "results.json"), task(options.network), options.seed
+    results, work, seed = Results(Path(__file__).with_name("results.json")), task(options.network), options.seed
     place = options.cache / "full" / work.name / f"seed-{seed}"
     stage = place / "methods" / f"{options.percent}-pretrained" / "stage-1"
     if not stage.exists():
@@ -60,10 +60,10 @@ def ends(work: Task, trained: nn.Module, shared: nn.Module, widths: dict[str, in
     for name, weights in (("supernet", shared), ("trained", ordered)):
         slim = space.extract(widths, model=weights)
         tuned = train_model(slim, work.example, work.batches(), trained_for(FINETUNE_EPOCHS, seed, lr=0.02), quiet=True)
-        found[name] = accuracy_of(work, tuned)
+        found[name] = work.accuracy(tuned)
     fresh = initialised(space.extract(widths, model=shared), seed)
     config = trained_for(SCRATCH_EPOCHS, seed)
-    return found | {"scratch": accuracy_of(work, train_model(fresh, work.example, work.batches(), config, quiet=True))}
+    return found | {"scratch": work.accuracy(train_model(fresh, work.example, work.batches(), config, quiet=True))}
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 import cafenet
 from cafenet.data import Augmentation, ImageData, eval_loader, train_loader
+from cafenet.evaluate import evaluate
 from cafenet.models import load_model
 from cafenet.models.mobilenet_v2 import InvertedResidual
 from cafenet.optim import OptimizerConfig, ScheduleConfig
@@ -96,6 +97,10 @@ class Task:
     def flops(self, model: nn.Module) -> int:
         """Counted by one and the same tool for all."""
         return int(cafenet.trace(model, self.example, verify=False).flops())
+
+    def accuracy(self, model: nn.Module) -> float:
+        """On the test images, in percent."""
+        return round(100 * evaluate(model, eval_loader(self.test))["accuracy"], 3)
 
     def params(self, model: nn.Module) -> int:
         """Of a plain module."""

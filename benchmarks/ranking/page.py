@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from benchmarks.intervals import cell_of
 from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
 from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_VALIDATION, NUM_WIDTHS, Task, task
 from benchmarks.ranking.ranking import (
@@ -51,7 +52,7 @@ def markdown(results: Results) -> str:
         f"the first results). The primary metric, named before the first run, is {PRIMARY}; differences are paired",
         "by seed, with 95% intervals, bold where these do not hold zero. *Near the budgets* samples widths of 30% to",
         "70% of FLOPs whose groups' shares lie close together (`flops_band`, `spread`). *Full network first* does so",
-        "too, after 0.3 of the epochs for the full network (`full_share`), which is the default of a search for 50%.",
+        "too, after 0.3 of the epochs for the full network (`full_share`), as a search does by default (there 35% to 65%).",
         "The others sample uniformly over bins, as in the paper. Two floors need no supernet: FLOPs, and the sum of",
         "the logarithms of the groups' shares.",
     ]
@@ -104,7 +105,7 @@ def _reading(rows: dict[str, Any], known: Truth) -> list[str]:
         texts = []
         for score in ("accuracy", "trend"):
             found = difference(rows, first, second, known, f"tau by {score}")
-            texts.append(f"by {score} {_verdict(found)}, {_interval(found, 3)}")
+            texts.append(f"by {score} {_verdict(found)}, {cell_of(found, 3)}")
         return f"{'; '.join(texts)}; {found.num_pairs} seeds"
 
     return [
@@ -140,7 +141,7 @@ def _questions(rows: dict[str, Any], known: Truth) -> list[str]:
             num_pairs = len(set(rows.get(names[0], {})) & set(rows.get(names[1], {})))
             for score in SCORES if num_pairs else ():
                 found = [difference(rows, *names, known, f"{kind} by {score}") for kind in KINDS]
-                cells = [_interval(each, digits) for each, digits in zip(found, DIGITS, strict=True)]
+                cells = [cell_of(each, digits) for each, digits in zip(found, DIGITS, strict=True)]
                 lines.append(f"| {question} | {sampled} | {score} | {num_pairs} | {' | '.join(cells)} |")
     return lines
 
@@ -174,7 +175,7 @@ def _means(seeds: dict[str, Any], known: Truth, score: str) -> list[str]:
 
 
 def _minus_fixed(name: str, rows: dict[str, Any], known: Truth, score: str) -> str:
-    return "" if name == "fixed" else _interval(difference(rows, name, "fixed", known, f"tau by {score}"), 3)
+    return "" if name == "fixed" else cell_of(difference(rows, name, "fixed", known, f"tau by {score}"), 3)
 
 
 def _minus_accuracy(seeds: dict[str, Any], known: Truth, score: str) -> str:
@@ -183,11 +184,4 @@ def _minus_accuracy(seeds: dict[str, Any], known: Truth, score: str) -> str:
         return ""
     found = [measures(row, known) for row in seeds.values()]
     by_both = [[each[f"tau by {name}"] for each in found] for name in (score, "accuracy")]
-    return _interval(compare_paired(*by_both), 3)
-
-
-def _interval(found: PairedDifference | None, digits: int) -> str:
-    if found is None or found.num_pairs < 2:
-        return "" if found is None else f"{found.mean:+.{digits}f} (one seed)"
-    text = f"{found.mean:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
-    return f"**{text}**" if found.is_clear else text
+    return cell_of(compare_paired(*by_both), 3)

@@ -1,0 +1,13 @@
+"""A paired difference as a cell of a table."""
+
+from cafenet.pairing import PairedDifference
+
+
+def cell_of(found: PairedDifference | None, digits: int = 2) -> str:
+    """`+1.20 [+0.30, +2.10]`, bold where the interval does not hold zero; empty where nothing was compared."""
+    if found is None:
+        return ""
+    if found.num_pairs < 2:
+        return f"{found.mean:+.{digits}f} (one seed)"
+    text = f"{found.mean:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    return f"**{text}**" if found.is_clear else text
