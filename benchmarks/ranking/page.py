@@ -52,7 +52,7 @@ def markdown(results: Results) -> str:
         f"the first results). The primary metric, named before the first run, is {PRIMARY}; differences are paired",
         "by seed, with 95% intervals, bold where these do not hold zero. *Near the budgets* samples widths of 30% to",
         "70% of FLOPs whose groups' shares lie close together (`flops_band`, `spread`). *Full network first* does so",
-        "too, after 0.3 of the epochs for the full network (`full_share`), as a search does by default (there 35% to 65%).",
+        "too, after 0.3 of the epochs for the full network (`full_share`), as a search does (35% to 65%).",
         "The others sample uniformly over bins, as in the paper. Two floors need no supernet: FLOPs, and the sum of",
         "the logarithms of the groups' shares.",
     ]

@@ -18,9 +18,7 @@ from cafenet.calling import call_arguments, training_mode, unwrap
 from cafenet.description import describe_space
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.examples import Data, hold_examples
-from cafenet.feed import Feed
 from cafenet.metrics import Metric, is_per_example, metric_by_name, metric_name
-from cafenet.optim import build_optimizer
 from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
@@ -36,8 +34,7 @@ from cafenet.stages import Job, StagesConfig, plan_stages, search_in_stages
 from cafenet.supernet import LossFunction
 from cafenet.supernet_config import SupernetConfig, build_bins
 from cafenet.trace import trace
-from cafenet.train import TrainConfig
-from cafenet.train_config import check_config
+from cafenet.train import TrainConfig, check_training
 
 _FEW = 8
 """Examples that show whether a metric fits."""
@@ -116,7 +113,9 @@ def search(
         full["latency_ms"] = measure()
     stages = stages or StagesConfig()
     _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages)[0].budget)
-    _check_trainings(model, train, job.training, retrain)
+    for config in (job.training, retrain):
+        if config is not None:
+            check_training(config, train, next(model.parameters()).device)
     with _place(directory) as place:
         if not (place / "search.json").exists():  # else once the checkpoint has not refused the options
             _describe(model, space, job, budget, place)
@@ -178,15 +177,6 @@ def _check(job: Job, space: WidthSpace, budget: Budget) -> None:
         args, kwargs = call_arguments(inputs)
         with training_mode(space.model, False), torch.no_grad():
             is_per_example(metric, space.model(*args, **kwargs), target, size)
-
-
-def _check_trainings(model: nn.Module, train: Any, *configs: TrainConfig | None) -> None:
-    """What a training would refuse, the last one too, before the first one begins."""
-    for config in configs:
-        if config is not None:
-            check_config(config, next(model.parameters()).device)
-            build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
-            Feed(train, batch_size=config.batch_size, accumulate=config.accumulate)
 
 
 @contextmanager

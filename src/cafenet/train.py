@@ -4,16 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
 from cafenet.distributed import processes
+from cafenet.feed import Feed
 from cafenet.importance import sort_by_importance
 from cafenet.journal import Journal
 from cafenet.loop import TrainResult
-from cafenet.optim import shortened
+from cafenet.optim import build_optimizer, shortened
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
 from cafenet.train_config import TrainConfig, check_config
@@ -22,7 +24,7 @@ from cafenet.trainer import Trainer
 FULL_NETWORK = "full"
 """Where in a supernet's directory the full network is kept that it began with."""
 
-__all__ = ["FULL_NETWORK", "TrainConfig", "TrainResult", "train_supernet"]
+__all__ = ["FULL_NETWORK", "TrainConfig", "TrainResult", "check_training", "train_supernet"]
 
 
 def train_supernet(
@@ -63,6 +65,13 @@ def train_supernet(
     )
     result = trainer.run(journal, None if max_steps is None else max_steps - begun.steps)
     return replace(result, steps=begun.steps + result.steps)
+
+
+def check_training(config: TrainConfig, data: Dataset[Any] | DataLoader[Any], device: torch.device) -> None:
+    """What a training would refuse before its first step: options, the optimiser, data that do not fill a step."""
+    check_config(config, device)
+    build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
+    Feed(data, batch_size=config.batch_size, accumulate=config.accumulate)
 
 
 def _begin_with_full_network(

@@ -15,11 +15,9 @@ from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, 
 from cafenet.distributed import processes
 from cafenet.errors import DataError, RecipeError
 from cafenet.evaluate import predictions
-from cafenet.feed import Feed
 from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
-from cafenet.optim import build_optimizer
 from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
@@ -29,7 +27,7 @@ from cafenet.space import WidthSpace
 from cafenet.stages import Job
 from cafenet.supernet_config import build_bins, build_supernet
 from cafenet.trace import trace
-from cafenet.train_config import check_config
+from cafenet.train import check_training
 
 
 class Workload:
@@ -107,10 +105,7 @@ class Workload:
         if recipe.baselines.random_widths:
             trainings.append((replace(final, seed=recipe.seed, epochs=random), self.train))
         for config, data in trainings:
-            check_config(config, self.device)
-            build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
-            loader = self.loader(data, augmented_batch=config.batch_size)
-            Feed(loader, batch_size=config.batch_size, accumulate=config.accumulate)
+            check_training(config, self.loader(data, augmented_batch=config.batch_size), self.device)
         if recipe.retrain.teacher not in (None, "original"):
             self._check_teacher()
 
