@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 import cafenet
+from cafenet.distill import Distillation, DistillConfig
 from cafenet.errors import TrainingError
 from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.retrain import Distillation, DistillConfig, initialised, train_model, with_inputs
+from cafenet.retrain import initialised, train_model
 from train.small import NUM_CLASSES, Plain, WithoutNorm, assert_same_state, batch, built, config, data, log_of
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
@@ -143,7 +144,7 @@ def test_class_scores_are_distilled_by_the_formula():
     KL(teacher, student) = ln(2) / 2 + ln(2/3) / 2 = ln(4/3) / 2, times 2^2; of the second example it is 0.
     """
     outputs, inputs = torch.tensor([[0.0, 2 * math.log(3)], [1.0, 1.0]]), torch.zeros(2, 2)
-    loss = Distillation(nn.Identity(), "cross_entropy", DistillConfig(weight=0.25, temperature=2.0))
+    loss = Distillation("cross_entropy", DistillConfig(weight=0.25, temperature=2.0))
     labels = -(math.log(0.9) + math.log(0.5)) / 2
     taught = 4 * math.log(4 / 3) / 2 / 2
     assert float(loss(outputs, (inputs, torch.tensor([1, 0])))) == pytest.approx(0.75 * labels + 0.25 * taught)
@@ -151,7 +152,7 @@ def test_class_scores_are_distilled_by_the_formula():
 
 def test_attributes_are_distilled_by_the_formula():
     """The output 2 ln 3 is 9/10, and at temperature 2 3/4; the teacher has 1/2: -(ln(3/4) + ln(1/4)) / 2, times 2^2."""
-    loss = Distillation(nn.Identity(), "bce", DistillConfig(weight=0.25, temperature=2.0))
+    loss = Distillation("bce", DistillConfig(weight=0.25, temperature=2.0))
     found = loss(torch.tensor([[2 * math.log(3)]]), (torch.zeros(1, 1), torch.ones(1, 1)))
     taught = -4 * (math.log(3 / 4) + math.log(1 / 4)) / 2
     assert float(found) == pytest.approx(-0.75 * math.log(0.9) + 0.25 * taught)
@@ -164,15 +165,15 @@ def test_the_pull_to_the_teacher_does_not_depend_on_the_temperature(loss, target
     for temperature in (1.0, 8.0):
         output = torch.tensor([[0.01, -0.01]], requires_grad=True)
         config = DistillConfig(weight=1.0, temperature=temperature)
-        Distillation(nn.Identity(), loss, config)(output, (-output.detach(), torch.tensor(target))).backward()
+        Distillation(loss, config)(output, (-output.detach(), torch.tensor(target))).backward()
         pulls.append(output.grad)
     torch.testing.assert_close(*pulls, rtol=1e-3, atol=0)
 
 
 def test_label_smoothing_concerns_the_labels_only():
     outputs, target = torch.tensor([[0.0, 2.0]]), torch.tensor([1])
-    plain = Distillation(nn.Identity(), "cross_entropy", DistillConfig(weight=0.5))
-    smooth = Distillation(nn.Identity(), "cross_entropy", DistillConfig(weight=0.5), label_smoothing=0.1)
+    plain = Distillation("cross_entropy", DistillConfig(weight=0.5))
+    smooth = Distillation("cross_entropy", DistillConfig(weight=0.5), label_smoothing=0.1)
     inputs = torch.zeros(1, 2)
     change = functional.cross_entropy(outputs, target, label_smoothing=0.1) - functional.cross_entropy(outputs, target)
     torch.testing.assert_close(
@@ -181,7 +182,7 @@ def test_label_smoothing_concerns_the_labels_only():
 
 
 def test_a_loss_of_the_users_own_can_be_distilled():
-    loss = Distillation(nn.Identity(), functional.cross_entropy, DistillConfig(weight=1.0, temperature=1.0))
+    loss = Distillation(functional.cross_entropy, DistillConfig(weight=1.0, temperature=1.0))
     outputs, inputs = torch.tensor([[0.0, math.log(3)]]), torch.zeros(1, 2)
     assert float(loss(outputs, (inputs, torch.tensor([1])))) == pytest.approx(math.log(4 / 3) / 2)
 
@@ -255,15 +256,6 @@ def test_impossible_distillation(options):
     ((name, value),) = options.items()
     with pytest.raises(TrainingError, match=f"{name}.* but got {value}"):
         DistillConfig(**options)
-
-
-def test_inputs_go_along_with_the_targets():
-    """A loader keeps its batch size and its way to make batches."""
-    loader = DataLoader(data(6), 2, collate_fn=lambda examples: ("inputs", len(examples)))
-    assert list(with_inputs(loader, 5)) == [("inputs", ("inputs", 2))] * 3
-    inputs, (again, labels) = next(iter(with_inputs(data(6), 5)))
-    assert again is inputs
-    assert labels.tolist() == batch(6)[1][:5].tolist()
 
 
 def test_fresh_weights_depend_on_the_seed_alone():

@@ -70,6 +70,12 @@ def cafenet_fixed_t(task: Task, trained: nn.Module, percent: int, seed: int, pla
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), r=0)
 
 
+def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """The same with all widths learning from the trained network, too."""
+    distill = cafenet.DistillConfig()
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), r=0, distill=distill)
+
+
 def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Ours, evolutionary."""
     algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
@@ -159,6 +165,7 @@ METHODS: dict[str, Method] = {
     "CafeNet-E": cafenet_e,
     "CafeNet-R": cafenet_r,
     "CafeNet-T, r=0": cafenet_fixed_t,
+    "CafeNet-T, r=0, distilled": cafenet_distilled_t,
     "CafeNet-T, fresh weights": cafenet_fresh_t,
     "CafeNet-E, fresh weights": cafenet_fresh_e,
 }
@@ -196,12 +203,20 @@ def _pruned_in_steps(model: nn.Module, pruner: Any, example: Tensor, percent: in
 
 
 def _from_trained(
-    task: Task, trained: nn.Module, percent: int, seed: int, place: Path, algorithm: Algorithm, *, r: int = 1
+    task: Task,
+    trained: nn.Module,
+    percent: int,
+    seed: int,
+    place: Path,
+    algorithm: Algorithm,
+    *,
+    r: int = 1,
+    distill: cafenet.DistillConfig | None = None,
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
     supernet = cafenet.SupernetConfig(r=r, beta=0.5, sort_by_importance=True)
-    training = trained_for(SUPERNET_EPOCHS, seed, lr=0.05)
-    place = place / (f"{percent}-pretrained" + ("" if r == 1 else f"-r{r}"))
+    training = replace(trained_for(SUPERNET_EPOCHS, seed, lr=0.05), distill=distill)
+    place = place / (f"{percent}-pretrained" + ("" if r == 1 else f"-r{r}") + ("-distilled" if distill else ""))
     return _searched(task, trained, percent, seed, place, supernet, training, algorithm)
 
 

@@ -6,6 +6,7 @@ from cafenet.api import Found, search
 from cafenet.assignment import Bilateral, LocallyFree
 from cafenet.bins import Bins, flops_sensitive_bins, uniform_bins
 from cafenet.choice import Exact, Race
+from cafenet.distill import DistillConfig
 from cafenet.errors import (
     BinError,
     BudgetError,
@@ -28,7 +29,7 @@ from cafenet.importance import sort_by_importance
 from cafenet.models import load_model
 from cafenet.optim import OptimizerConfig, ScheduleConfig
 from cafenet.pairing import PairedDifference, compare_paired
-from cafenet.retrain import DistillConfig, train_model
+from cafenet.retrain import train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.greedy import Greedy

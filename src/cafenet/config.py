@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cafenet.data.augment import Augmentation
-from cafenet.retrain import DistillConfig
+from cafenet.distill import DistillConfig
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.greedy import Greedy

@@ -33,6 +33,7 @@ def train_supernet(
     config: TrainConfig | None = None,
     *,
     loss: str | LossFunction = "cross_entropy",
+    teacher: nn.Module | None = None,
     directory: str | Path | None = None,
     quiet: bool = False,
     tensorboard: bool = False,
@@ -42,6 +43,7 @@ def train_supernet(
 ) -> TrainResult:
     """Train the supernet in place; with a directory, a second call continues where the first one stopped.
 
+    teacher: whose outputs are learned with `config.distill`, by default the full network that the supernet begins with.
     name: the checkpoint's file name without `.pt`; title: what progress is shown as, by default the same.
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
@@ -54,8 +56,10 @@ def train_supernet(
         config, begun = _begin_with_full_network(supernet, data, config, place, max_steps, title or name, options)
         if not begun.finished or begun.steps == max_steps:
             return replace(begun, finished=False)
+    if config.distill is not None and teacher is None:
+        teacher = supernet.model
     team = processes()
-    trainer = Trainer(supernet, data, config, loss, place, team, name)
+    trainer = Trainer(supernet, data, config, loss, place, team, name, teacher)
     journal = Journal(
         trainer.directory if team.is_first else None,
         trainer.total_steps,
@@ -89,7 +93,7 @@ def _begin_with_full_network(
     """
     space, share = supernet.space, config.full_share or 0.0
     whole = of_one_width(supernet.model, space)
-    first = replace(_part(config, share), random_share=0.0, sandwich=0, flops_band=None, full_share=0.0)
+    first = replace(_part(config, share), random_share=0.0, sandwich=0, flops_band=None, full_share=0.0, distill=None)
     begun = train_supernet(
         whole,
         data,

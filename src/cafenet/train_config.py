@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from cafenet.distill import DistillConfig
 from cafenet.errors import TrainingError
 from cafenet.optim import OptimizerConfig, ScheduleConfig, check_schedule
 
@@ -34,6 +35,9 @@ class TrainConfig:
     full_share: float | None = None
     """Share of the epochs that train the full network first; its most important channels then go in front, and the
     supernet goes on from there. None is 0.3 in a search or a run and 0, as in the paper, in `train_supernet` alone."""
+    distill: DistillConfig | None = None
+    """Let all widths learn the outputs of the full network that the supernet begins with: the one given, if it is
+    trained, or the one trained first (`full_share`)."""
     clip_norm: float | None = None
     """Largest norm of all gradients together."""
     amp: str | None = None

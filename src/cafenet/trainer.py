@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset
 
+from cafenet.distill import Distillation, Teacher
 from cafenet.distributed import Processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
@@ -34,6 +35,7 @@ class Trainer(SteppedTraining):
         directory: Path | None,
         team: Processes,
         name: str,
+        teacher: nn.Module | None = None,
     ) -> None:
         feed = Feed(
             data,
@@ -51,6 +53,10 @@ class Trainer(SteppedTraining):
         if self.loss_name is None and config.label_smoothing:
             raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
         self.loss_fn = loss_by_name(loss, label_smoothing=config.label_smoothing) if isinstance(loss, str) else loss
+        self.teacher: Teacher | None = None
+        if config.distill is not None and teacher is not None:
+            self.teacher = Teacher(teacher, supernet.device)
+            self.loss_fn = Distillation(loss, config.distill, config.label_smoothing)
         self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
@@ -75,6 +81,7 @@ class Trainer(SteppedTraining):
         """One optimiser step; a loss that is not finite ends the training before it does harm."""
         batches = [self._to_device(batch) for batch in batches]
         self._check_batches(batches)
+        batches = [self._taught(batch) for batch in batches]
         lr = self._set_learning_rate()
         is_random = self.step < self.config.random_share * self.total_steps
         losses = []
@@ -147,6 +154,13 @@ class Trainer(SteppedTraining):
         inputs, target = tree_map(move, tuple(batch))
         return inputs, target
 
+    def _taught(self, batch: Batch) -> Batch:
+        """With what a teacher says of it, if there is one."""
+        if self.teacher is None:
+            return batch
+        with self._autocast():
+            return self.teacher.teach(batch)
+
     def _check_batches(self, batches: list[Batch]) -> None:
         """Labels that do not fit are said before they are trained on, a model that cannot be trained at the start."""
         is_first = self.output is None
@@ -156,7 +170,7 @@ class Trainer(SteppedTraining):
             for _, target in batches:
                 check_target(self.loss_name, self.output, target)
         if is_first:
-            self._try_backward(batches[0])
+            self._try_backward(self._taught(batches[0]))
 
     def _first_output(self, batch: Batch) -> Any:
         """The output of the whole network, without a trace."""
@@ -209,11 +223,21 @@ class Trainer(SteppedTraining):
             "bins": {group.name: [group.first, group.size] for group in supernet.binned.bins.groups},
             "pattern": repr(supernet.pattern),
             "choice": repr(supernet.choice),
-            "config": {name: value for name, value in asdict(self.config).items() if name not in WITHOUT_EFFECT},
-            "loss": self.loss_name or getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__),
+            "config": {
+                name: value
+                for name, value in asdict(self.config).items()
+                if name not in (*WITHOUT_EFFECT, "distill")  # which is a part of the loss
+            },
+            "loss": self._loss_identity(),
             "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
             "steps": self.total_steps,
         }
+
+    def _loss_identity(self) -> str:
+        if self.loss_name is not None and self.teacher is None:
+            return self.loss_name
+        name: str = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
+        return name
 
     def _state(self) -> dict[str, Any]:
         """All that a run continues from; of random numbers, every process's own."""

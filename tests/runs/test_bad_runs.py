@@ -74,6 +74,10 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         ),
         (["--train.seed=3"], "train.seed must be left out, since seed decides, but is 3"),
         (["--search.settings.seed=3"], "search.settings.seed must be left out, since seed decides"),
+        (
+            ["--retrain.train.distill.weight=0.9"],
+            "retrain.train.distill must be left out, since retrain.distill",
+        ),
         (["--retrain.train.seed=3"], "retrain.train.seed must be left out, since retrain.seeds decides"),
         (["--train.num_workers=2"], "train.num_workers must be left out, since data.num_workers decides"),
         (["--retrain.train.label_smoothing=2"], "label_smoothing must lie in [0, 1), but is 2"),

@@ -70,7 +70,7 @@ class Workload:
                 f"a teacher must come with weights, but {teacher} has none by itself; give retrain.teacher_options, "
                 "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
             )
-        problems += _seeds_without_effect(recipe)
+        problems += _without_effect(recipe)
         if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
             problems.append(f"retrain.start supernet needs one stage, but there are {recipe.stages.num_stages}")
         if recipe.baselines.random_widths < 0:
@@ -272,7 +272,7 @@ class Workload:
         )
 
 
-def _seeds_without_effect(recipe: Recipe) -> list[str]:
+def _without_effect(recipe: Recipe) -> list[str]:
     """Options of parts that the recipe's own decide, where they say something else."""
     given = {
         "train.seed": (recipe.train.seed, "seed"),
@@ -280,6 +280,7 @@ def _seeds_without_effect(recipe: Recipe) -> list[str]:
         "retrain.train.seed": (recipe.retrain.train.seed, "retrain.seeds"),
         "train.num_workers": (recipe.train.num_workers, "data.num_workers"),
         "retrain.train.num_workers": (recipe.retrain.train.num_workers, "data.num_workers"),
+        "retrain.train.distill": (recipe.retrain.train.distill, "retrain.distill"),
     }
     return [
         f"{name} must be left out, since {deciding} decides, but is {value}"

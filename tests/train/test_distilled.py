@@ -1,0 +1,106 @@
+"""A supernet whose widths learn from the full network that it begins with."""
+
+import math
+
+import pytest
+import torch
+from small import WithoutNorm, assert_same_state, batch, built, config, data, log_of, supernet_of, trained
+from torch import nn
+from torch.nn import functional
+
+import cafenet
+from cafenet import trainer
+from cafenet.assignment import LocallyFree
+from cafenet.bins import uniform_bins
+from cafenet.distill import DistillConfig, Teacher
+from cafenet.errors import TrainingError
+from cafenet.supernet import Supernet
+from cafenet.train import train_supernet
+
+ONLY_THE_TEACHER = DistillConfig(weight=1.0, temperature=2.0)
+
+
+def of_one_width(model):
+    space = supernet_of(model).space
+    return Supernet(model, space, uniform_bins(space, 1), LocallyFree(0))
+
+
+def test_the_teacher_is_the_network_that_the_supernet_begins_with(tmp_path):
+    """The full width alone: what it is to learn is what it says already."""
+    trained(of_one_width(built(WithoutNorm)), tmp_path, distill=ONLY_THE_TEACHER)
+    assert max(abs(line["loss"]) for line in log_of(tmp_path)) < 1e-6
+
+
+def test_narrow_widths_are_pulled_to_it(tmp_path):
+    model, own = built(WithoutNorm), supernet_of(built(WithoutNorm), LocallyFree(0))
+    images, _ = batch(8)
+    trained(supernet_of(model, LocallyFree(0)), tmp_path, data=data(8), distill=ONLY_THE_TEACHER, max_steps=1)
+    with torch.no_grad():
+        narrow, full = own(images, own.binned.leftmost(own.sample())), model(images)
+        own_log, other = functional.log_softmax(narrow / 2, 1), functional.softmax(full / 2, 1)
+        expected = 4 * functional.kl_div(own_log, other, reduction="batchmean")
+    assert expected > 5e-5
+    assert log_of(tmp_path)[0]["loss"] == pytest.approx(float(expected), rel=0.02)
+
+
+def test_a_network_trained_first_is_the_teacher(monkeypatch):
+    """And it has itself no teacher."""
+    teachers = []
+
+    def noted(model, device):
+        teachers.append(built())
+        teachers[-1].load_state_dict(model.state_dict())
+        return Teacher(model, device)
+
+    monkeypatch.setattr(trainer, "Teacher", noted)
+    first = supernet_of()
+    train_supernet(first, data(), config(epochs=4, full_share=0.25), max_steps=8, quiet=True)
+    train_supernet(supernet_of(), data(), config(epochs=4, full_share=0.25, distill=DistillConfig()), quiet=True)
+    (teacher,) = teachers
+    assert_same_state(teacher, first.model)
+
+
+def test_another_teacher_may_be_given(tmp_path):
+    class Sure(nn.Module):
+        def forward(self, images):
+            return torch.tensor([[0.0, math.inf, 0.0, 0.0]]).nan_to_num(posinf=50.0).expand(len(images), -1)
+
+    supernet = supernet_of()
+    settings = config(epochs=8, distill=DistillConfig(weight=1.0, temperature=1.0))
+    train_supernet(supernet, data(), settings, teacher=Sure(), quiet=True)
+    assert supernet.eval()(batch()[0]).argmax(1).tolist() == [1] * 16
+
+
+@pytest.mark.parametrize("full_share", [0.0, 0.25])
+def test_an_interrupted_training_ends_as_one_that_was_not(full_share, tmp_path):
+    """Its teacher is the same as before, not the half-trained supernet."""
+    options = {"epochs": 4, "full_share": full_share, "distill": DistillConfig()}
+    whole = trained(supernet_of(), **options)
+    for stop in (5, 20):
+        trained(supernet_of(), tmp_path, max_steps=stop, **options)
+    assert_same_state(trained(supernet_of(), tmp_path, **options).model, whole.model)
+
+
+@pytest.mark.parametrize("other", [None, DistillConfig(weight=0.9)])
+def test_a_training_with_other_distillation_is_not_continued(other, tmp_path):
+    trained(supernet_of(), tmp_path, max_steps=2, distill=DistillConfig())
+    with pytest.raises(cafenet.CheckpointError, match="loss was 'distillation of cross_entropy"):
+        trained(supernet_of(), tmp_path, distill=other)
+
+
+def test_several_outputs_cannot_be_distilled():
+    class Two(WithoutNorm):
+        def forward(self, x):
+            out = super().forward(x)
+            return out, out
+
+    def loss(output, target):
+        return functional.cross_entropy(output[0], target)
+
+    with pytest.raises(TrainingError, match="distillation needs a model with one output tensor, but got tuple"):
+        trained(supernet_of(built(Two)), loss=loss, distill=DistillConfig())
+
+
+def test_a_model_by_itself_has_no_network_to_begin_with():
+    with pytest.raises(TrainingError, match="give teacher and distill"):
+        cafenet.train_model(built(), torch.zeros(1, 3, 4, 4), data(), config(distill=DistillConfig()), quiet=True)
