@@ -34,9 +34,6 @@ whose interval holds zero is no win and no loss. FLOPs count one multiply-add as
 - Below: whole runs of shipped recipes, from the supernet to models on a test set. Made by
   `python tools/results_page.py RUN_DIR ...`.
 
-The runs of classification were made before the search by trend, widths near the budget and the full network first
-became the defaults (with evolution and widths uniform over bins); the same commands give other numbers now.
-
 These runs are small stand-ins (narrow networks, a part of the data, a few epochs) that finish on a CPU. They show that
 the whole job works and how large differences are at this scale, and say little about the paper's scale. Every final
 model is trained from scratch with the same schedule and evaluated once on the test set after its last epoch. No method
