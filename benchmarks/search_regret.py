@@ -164,10 +164,8 @@ def _trend_claims(rows: Rows) -> Iterator[list[str]]:
         cells = {cell: difference(rows, mode, *cell, name="Trend") for cell in _cells() if CHECKPOINTS[cell[2]] == 200}
         known = {cell: found for cell, found in cells.items() if found is not None}
         if known:
-            better, worse = (sum(found.low > 0 for found in known.values()), sum(f.high < 0 for f in known.values()))
-            gains = ", ".join(
-                f"{peer.removeprefix('Optuna ')} {percent}%: {f}" for (percent, peer, _), f in known.items()
-            )
+            better, worse = sum(each.low > 0 for each in known.values()), sum(each.high < 0 for each in known.values())
+            gains = ", ".join(f"{cell[1].removeprefix('Optuna ')} {cell[0]}%: {each}" for cell, each in known.items())
             measured = f"better in {better}, worse in {worse} of {len(known)}: {gains}"
             verdict = "yes" if better == len(known) else "**no**"
             yield [f"Trend, the default search: better at 200 evaluations, {mode}", measured, verdict]
