@@ -37,13 +37,13 @@ def values(
 
 
 def difference(
-    rows: Rows, mode: str, percent: int, peer: str, place: int, *, counts_all: bool = False
+    rows: Rows, mode: str, percent: int, peer: str, place: int, *, counts_all: bool = False, name: str = "Evolution"
 ) -> Interval | None:
-    """The peer's regret less Evolution's at a checkpoint, over the seeds that both were run with; above 0 we win."""
-    ours, theirs = rows.get(f"{mode} {percent}% Evolution", {}), rows.get(f"{mode} {percent}% {peer}", {})
+    """The peer's regret less that of ours at a checkpoint, over the seeds that both were run with; above 0 we win."""
+    ours, theirs = rows.get(f"{mode} {percent}% {name}", {}), rows.get(f"{mode} {percent}% {peer}", {})
     pairs = []
     for seed in theirs.keys() & ours.keys():
-        own = values(rows, mode, percent, "Evolution", seed)[place]
+        own = values(rows, mode, percent, name, seed)[place]
         other = values(rows, mode, percent, peer, seed, counts_all=counts_all)[place]
         if own is not None and other is not None:
             pairs.append(own - other)
@@ -146,7 +146,7 @@ def regret_claims(rows: Rows) -> Iterator[list[str]]:
     measured = f"worse by the paired interval in {len(worse)} of {len(known)} cells{': ' if worse else ''}"
     so_far = "" if len(known) == len(cells) else f" so far ({len(known)} of {len(cells)} cells measured)"
     yield [
-        "noise-free regret no worse than Optuna's at equal evaluations",
+        "Evolution: noise-free regret no worse than Optuna's at equal evaluations",
         f"{measured}{', '.join(worse)} (n >= {least} seeds)",
         f"**no**{so_far}" if worse else f"yes{so_far}",
     ]
@@ -154,7 +154,21 @@ def regret_claims(rows: Rows) -> Iterator[list[str]]:
     better = sum(found.low > 0 for found in last.values())
     gains = ", ".join(f"{peer.removeprefix('Optuna ')} {percent}%: {f}" for (percent, peer, _), f in last.items())
     verdict = "yes" if better == len(last) else "**no**"
-    yield ["better at 200 evaluations", f"{better} of {len(last)}: {gains}", f"{verdict}{so_far}"]
+    yield ["Evolution: better at 200 evaluations", f"{better} of {len(last)}: {gains}", f"{verdict}{so_far}"]
+    yield from _trend_claims(rows)
+
+
+def _trend_claims(rows: Rows) -> Iterator[list[str]]:
+    """The default search against the same samplers at 200 evaluations; it is made for noisy scores."""
+    for mode in MODES:
+        cells = {cell: difference(rows, mode, *cell, name="Trend") for cell in _cells() if CHECKPOINTS[cell[2]] == 200}
+        known = {cell: found for cell, found in cells.items() if found is not None}
+        if known:
+            better, worse = sum(each.low > 0 for each in known.values()), sum(each.high < 0 for each in known.values())
+            gains = ", ".join(f"{cell[1].removeprefix('Optuna ')} {cell[0]}%: {each}" for cell, each in known.items())
+            measured = f"better in {better}, worse in {worse} of {len(known)}: {gains}"
+            verdict = "yes" if better == len(known) else "**no**"
+            yield [f"Trend, the default search: better at 200 evaluations, {mode}", measured, verdict]
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -34,7 +34,7 @@ def examples(n, seed):
     images[torch.arange(n), 0, 7 * labels + 3] += 1
     return TensorDataset(images, labels)
 
-train_set, val_set = examples(256, 0), examples(128, 1)
+train, val = examples(256, 0), examples(128, 1)
 """
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cafenet import stages
 from cafenet.errors import BudgetError, CafeNetError
+from cafenet.importance import channels_before, importance_order, in_order, sort_by_importance
 from cafenet.metrics import accuracy
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.budget import Budget, Cap, parse_budget
@@ -83,7 +85,7 @@ def job(train: Dataset | None = None, metric: Callable | None = None, **options)
         validation=noisy(96, 2),
         metric=metric or Measured(),
         supernet=options.pop("supernet", SupernetConfig(beta=1.0)),
-        training=config(checkpoint_every=3),
+        training=options.pop("training", config(checkpoint_every=3)),
         algorithm=Evolution(population=4, iterations=2),
         search=SearchConfig(num_finalists=2),
         scoring=ScoringConfig(calibration_size=32, batch_size=32, min_examples=16),
@@ -93,10 +95,14 @@ def job(train: Dataset | None = None, metric: Callable | None = None, **options)
 
 
 def searched(
-    directory: Path, work: Job | None = None, stages_config: StagesConfig = THREE, text: str = "50%"
+    directory: Path,
+    work: Job | None = None,
+    stages_config: StagesConfig = THREE,
+    text: str = "50%",
+    model: nn.Module | None = None,
 ) -> StagesResult:
     """`Plain` at half its FLOPs in three stages."""
-    model = built()
+    model = model or built()
     space = traced(model)
     full = {"flops": float(space.flops()), "params": float(space.params())}
     return search_in_stages(model, EXAMPLE, parse_budget(text, space), work or job(), stages_config, directory, full)
@@ -105,6 +111,11 @@ def searched(
 def kept(directory: Path) -> list[SearchResult]:
     """The results that the stages wrote down."""
     return [read_result(next(place.glob("result-*.json"))) for place in sorted(directory.glob("stage-*"))]
+
+
+def learned_of(checkpoint: Path) -> dict[str, Tensor]:
+    """The weights that a checkpoint holds."""
+    return torch.load(checkpoint, weights_only=True)["model"]
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +193,7 @@ def test_bins_get_finer(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(stages, "build_supernet", _noting(seen, stages.build_supernet))
     searched(tmp_path, stages_config=StagesConfig(3, alpha=4.0))
-    assert [beta for _, beta in seen] == [1.0, 0.25, 0.0625]
+    assert [beta for _, beta, _ in seen] == [1.0, 0.25, 0.0625]
 
 
 def test_the_channels_cost_what_the_result_says(uninterrupted):
@@ -199,20 +210,26 @@ def test_the_channels_cost_what_the_result_says(uninterrupted):
 
 
 def test_the_channels_are_composed_over_all_stages(uninterrupted):
+    """Each stage's are places in its supernet, in the order of importance in the full network that it began with."""
     directory, found = uninterrupted
     model = built()
-    for result in kept(directory):
-        model = traced(model).extract(channels=result.channels)
+    for number, result in enumerate(kept(directory), start=1):
+        space = traced(model)
+        full = space.extract()
+        full.load_state_dict(learned_of(directory / f"stage-{number}" / "full" / "model.pt"))
+        model = space.extract(channels=channels_before(space, result.channels, importance_order(space, full)))
     assert_same_state(traced(built()).extract(channels=found.result.channels), model)
 
 
 def test_the_slim_model_has_the_last_supernets_weights(uninterrupted):
+    """Its channels are in another order there, but what they compute is the same."""
     directory, found = uninterrupted
-    saved = torch.load(directory / "stage-3" / "supernet.pt", weights_only=True)["model"]
-    channels = kept(directory)[-1].channels
-    assert torch.equal(found.slim.one.weight, saved["one.weight"][channels["one"]])
-    assert torch.equal(found.slim.two.weight, saved["two.weight"][channels["two"]][:, channels["one"]])
-    assert torch.equal(found.slim.norm_two.running_mean, saved["norm_two.running_mean"][channels["two"]])
+    model = built()
+    for number, result in enumerate(kept(directory), start=1):
+        model.load_state_dict(learned_of(directory / f"stage-{number}" / "supernet.pt"))
+        model = traced(model).extract(channels=result.channels)
+    images, _ = batch()
+    torch.testing.assert_close(found.slim.eval()(images), model.eval()(images))
 
 
 def test_a_relative_budget_is_of_the_original_model(uninterrupted):
@@ -246,11 +263,12 @@ def test_layers_that_are_frozen_stay_so_in_every_stage(tmp_path):
 
 
 def _noting(seen: list, build: Callable) -> Callable:
-    """`build_supernet`, noting its weights and beta."""
+    """`build_supernet`, noting its weights and beta, and itself."""
 
     def wrapped(model: nn.Module, *arguments, **options):
         supernet = build(model, *arguments, **options)
-        seen.append(({name: each.clone() for name, each in supernet.model.state_dict().items()}, options.get("beta")))
+        weights = {name: each.clone() for name, each in supernet.model.state_dict().items()}
+        seen.append((weights, options.get("beta"), supernet))
         return supernet
 
     return wrapped
@@ -261,15 +279,35 @@ def test_a_stage_starts_from_the_carried_weights_or_the_models_own(carry_weights
     seen: list = []
     monkeypatch.setattr(stages, "build_supernet", _noting(seen, stages.build_supernet))
     searched(tmp_path, stages_config=StagesConfig(2, carry_weights=carry_weights))
-    (first, _), (second, _) = seen
+    (first, _, supernet), (second, *_) = seen
     original, space = built(), traced(built())
     assert all(torch.equal(value, original.state_dict()[name]) for name, value in first.items())
     learned = built()
-    learned.load_state_dict(torch.load(tmp_path / "stage-1" / "supernet.pt", weights_only=True)["model"])
-    channels = kept(tmp_path)[0].channels
+    learned.load_state_dict(learned_of(tmp_path / "stage-1" / "supernet.pt"))
+    learned = in_order(space, learned, np.argsort(supernet.order))  # as they were before the important ones came first
+    channels = channels_before(space, kept(tmp_path)[0].channels, supernet.order)
     expected = space.extract(channels=channels, model=learned if carry_weights else original).state_dict()
     assert second.keys() == expected.keys()
     assert [name for name in second if not torch.equal(second[name], expected[name])] == []
+
+
+def test_what_is_found_are_channels_of_the_users_model_though_the_supernet_was_sorted(tmp_path):
+    """The last channels of each layer count most: sorting brings them to the front."""
+    model, space = built(), traced(built())
+    with torch.no_grad():
+        model.one.weight[:4] *= 0.1
+        model.two.weight[:6] *= 0.1
+    work = job(supernet=SupernetConfig(sort_by_importance=True), training=config(full_share=0.0))
+    found = searched(tmp_path, work, StagesConfig(1), model=model).result
+    (sorted_places,) = (result.channels for result in kept(tmp_path))
+    assert found.channels != sorted_places
+    assert 7 in found.channels["one"] or 6 in found.channels["one"]
+    alike = (
+        space.extract(channels=found.channels, model=model),
+        space.extract(channels=sorted_places, model=sort_by_importance(space, model)),
+    )
+    images, _ = batch()
+    torch.testing.assert_close(*(each.eval()(images) for each in alike))
 
 
 def test_a_group_that_cannot_vary_any_more_keeps_its_last_channels(tmp_path, monkeypatch):
@@ -281,7 +319,7 @@ def test_a_group_that_cannot_vary_any_more_keeps_its_last_channels(tmp_path, mon
         assert {group.name for group in space.groups} == set(channels)
         widths = {name: len(kept) for name, kept in channels.items()}
         result = SearchResult("50%", "none", widths, channels, 0.5, "accuracy", {}, 1.0, 1, 0, 0)
-        return SimpleNamespace(model=weights), result
+        return SimpleNamespace(model=weights, order=np.arange(space.layout.num_units)), result
 
     monkeypatch.setattr(stages, "run_stage", narrowed)
     result = searched(tmp_path, stages_config=StagesConfig(2)).result

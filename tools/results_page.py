@@ -29,7 +29,7 @@ is the mean and standard deviation over seeds; differences are paired by seed wi
 whose interval holds zero is no win and no loss. FLOPs count one multiply-add as one.
 
 - [Ranking](ranking.md): do supernets rank widths as training from scratch does, and which way to train one is best?
-- [Peers](peers.md): the same FLOPs and the same training for Torch-Pruning, FastNAS, baselines and CafeNet.
+- [Peers](peers.md): the same budgets and the same training for Torch-Pruning, FastNAS, baselines and CafeNet.
 - [Search](search.md), [efficiency](efficiency.md), [pretrained start](pretrained.md): parts of the method on their own.
 - Below: whole runs of shipped recipes, from the supernet to models on a test set. Made by
   `python tools/results_page.py RUN_DIR ...`.

@@ -1,4 +1,4 @@
-"""Peers and baselines at equal FLOPs and equal training: CIFAR-10 at 16x16, three small networks, 50% and 25% FLOPs.
+"""Peers and baselines within the same FLOPs, with the same training: CIFAR-10 at 16x16, three small networks.
 
     python -m benchmarks.peers --network vgg --seeds 3          # some hours on one core in all
     python -m benchmarks.peers --shard 0/2                      # half of the cells, beside another process with 1/2

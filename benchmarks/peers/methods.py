@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import cafenet
 from cafenet.evaluate import evaluate
+from cafenet.importance import sort_by_importance
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
@@ -30,11 +31,11 @@ Method: TypeAlias = Callable[[Task, nn.Module, int, int, Path], nn.Module]
 
 
 def uniform(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """One factor for all groups, what rounding leaves given to single bins; the leading channels."""
+    """One factor for all groups, what rounding leaves given to single bins; the most important channels."""
     space = cafenet.trace(trained, task.example)
     feasible = _feasible(space, percent)
     taken = feasible.fill(feasible.uniform(), np.random.default_rng(seed), low=0.99, n=1)[0]
-    return space.extract(_bins(space).widths(taken), model=trained)
+    return space.extract(_bins(space).widths(taken), model=sort_by_importance(space, trained))
 
 
 def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -50,7 +51,7 @@ def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path)
             slim, task.example, task.batches(), config, directory=place / f"random-{percent}-{number}", quiet=True
         )
         scores.append(evaluate(slim, task.validation_batches())["accuracy"])
-    return space.extract(bins.widths(rows[int(np.argmax(scores))]), model=trained)
+    return space.extract(bins.widths(rows[int(np.argmax(scores))]), model=sort_by_importance(space, trained))
 
 
 def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:

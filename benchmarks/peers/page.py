@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.intervals import cell_of
-from benchmarks.peers.methods import HELPERS, METHODS, NUM_SEARCHED, SUPERNET_EPOCHS
+from benchmarks.peers.methods import HELPERS, METHODS, NUM_SEARCHED, SPARSE_EPOCHS, SUPERNET_EPOCHS
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
 from benchmarks.ranking.networks import NUM_VALIDATION
 from benchmarks.search_results import Results
@@ -14,14 +14,17 @@ from cafenet.pairing import PairedDifference, compare_paired
 
 OURS = "CafeNet-T"
 STARTS = "starts"
-HOW = f"""# Peers and baselines at equal FLOPs and equal training
+HOW = f"""# Peers and baselines within the same FLOPs, with the same training
 
 Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to restart and share it). CIFAR-10 at 16x16:
 10,000 training images, {NUM_VALIDATION:,} for validation, 5,000 for the test. FLOPs are counted by one tool for all.
 
 - *Scratch*: the slim network with fresh weights, {SCRATCH_EPOCHS} epochs; where there are more trainings than seeds,
   the mean over them is one seed's accuracy (`--trainings`). *Fine-tuned*: {FINETUNE_EPOCHS} epochs from
-  the weights that each tool gives. A supernet's epochs train these weights, too, which is a part of what is compared.
+  the weights that each tool gives. What these have seen before is a part of what is compared: {SCRATCH_EPOCHS} epochs
+  of the original network, then {SPARSE_EPOCHS} of sparse training where the row says so, or {SUPERNET_EPOCHS} of
+  CafeNet's supernet. FastNAS and the others do not train.
+- A budget is a cap. CafeNet uses it up; FastNAS and Torch-Pruning stay below it, by a twelfth in the worst cell.
 - Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and the rows that
   say *fresh weights*, which train a supernet from the start.
 - Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored. {OURS} is the default search.

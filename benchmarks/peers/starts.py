@@ -45,7 +45,7 @@ def main() -> None:
     name = f"{work.name} at {options.percent}%, seed {seed}"
     for trial in read_trials(stage / "trials.journal"):
         inner = " ".join(map(str, trial.widths.values()))
-        if trial.label == "on the way" and inner not in results.rows(STARTS).get(name, {}):
+        if trial.label in ("on the way", "final") and inner not in results.rows(STARTS).get(name, {}):
             row = {"score": round(100 * trial.value, 2), **ends(work, trained, shared, trial.widths, seed)}
             results.add(STARTS, name, row, inner)
             print(name, inner, row, flush=True)

@@ -99,7 +99,10 @@ def _reading(rows: dict[str, Any], known: Truth) -> list[str]:
     if any(len(rows.get(name, {})) < 2 for name in (free, exact, fixed, longer)):
         return []
     means = [np.mean([measures(row, known)[f"tau by {score}"] for row in rows[free].values()]) for score in SCORES]
-    floor = kendalltau(known.flops, known.mean).statistic
+    floor, even = (kendalltau(each, known.mean).statistic for each in (known.flops, known.logarithms.sum(axis=1)))
+    ahead = "ahead of" if means[2] > even else "not ahead of"
+    near = np.mean([measures(row, known)["tau at equal FLOPs by trend"] for row in rows[free].values()])
+    near_even = tau_at_equal_flops(known.logarithms.sum(axis=1), known)
 
     def said(first: str, second: str) -> str:
         texts = []
@@ -114,6 +117,9 @@ def _reading(rows: dict[str, Any], known: Truth) -> list[str]:
         "",
         f"- Ranked by trend, tau is {means[2]:.2f}; by accuracy {means[0]:.2f}, by loss {means[1]:.2f}, by FLOPs alone"
         f" {floor:.2f}. So the default search takes the best width of a trend, not the highest score.",
+        f"- The sum of the groups' logarithms, which needs no supernet and prefers uniform widths, has {even:.2f}; the"
+        f" trend is {ahead} it. Among widths of about equal FLOPs, where a search decides, the trend has {near:.2f} and"
+        f" the sum {near_even:.2f}.",
         f"- Tau of r=1 against the fixed pattern at equal epochs: {said(free, fixed)}.",
         f"- The same at about equal time, the fixed pattern trained twice as long: {said(free, longer)}.",
         f"- r=1 by the race against all candidates on the whole batch: {said(free, exact)}.",

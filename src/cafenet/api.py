@@ -20,7 +20,7 @@ from cafenet.errors import BudgetError, TrainingError
 from cafenet.examples import Data, hold_examples
 from cafenet.metrics import Metric, is_per_example, metric_by_name, metric_name
 from cafenet.recalibration import recalibrate_model
-from cafenet.retrain import initialised, train_model
+from cafenet.retrain import check_plain_training, initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budget
@@ -113,9 +113,10 @@ def search(
         full["latency_ms"] = measure()
     stages = stages or StagesConfig()
     _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages)[0].budget)
-    for config in (job.training, retrain):
-        if config is not None:
-            check_training(config, train, next(model.parameters()).device)
+    check_training(job.training, train, next(model.parameters()).device, loss)
+    if retrain is not None:
+        check_training(retrain, train, next(model.parameters()).device, loss)
+        check_plain_training(retrain)
     with _place(directory) as place:
         if not (place / "search.json").exists():  # else once the checkpoint has not refused the options
             _describe(model, space, job, budget, place)
@@ -182,6 +183,8 @@ def _check(job: Job, space: WidthSpace, budget: Budget) -> None:
 @contextmanager
 def _place(directory: str | Path | None) -> Iterator[Path]:
     if directory is not None:
+        if (Path(directory) / "recipe.yaml").exists():
+            raise TrainingError(f"{directory} holds a run of `cafenet run`, no search; give another directory")
         yield Path(directory)
         return
     with tempfile.TemporaryDirectory() as temporary:

@@ -33,21 +33,22 @@ class Teacher:
     """A copy of a network in eval mode, which says what it makes of a batch's inputs."""
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
-        self._model = copy_of(unwrap(model)).to(device).eval()
+        self.model = copy_of(unwrap(model)).to(device).eval()
 
     @torch.no_grad()
     def teach(self, batch: Batch) -> Batch:
         """The batch with targets (what the teacher says, target), as `Distillation` takes them."""
         inputs, target = batch
         args, kwargs = call_arguments(inputs)
-        return inputs, (self._model(*args, **kwargs), target)
+        return inputs, (self.model(*args, **kwargs), target)
 
 
 class Distillation:
     """(1 - weight) x the loss of the labels + weight x how far the outputs are from the teacher's.
 
-    For class scores that is the KL divergence at the temperature, times its square; for attributes (`bce`) the binary
-    cross entropy with the teacher's probabilities, likewise. Targets are pairs (the teacher's outputs, target).
+    For class scores (`cross_entropy` and losses of the user's own) that is the KL divergence of the second dimension at
+    the temperature, times its square; for attributes (`bce`) the binary cross entropy with the teacher's probabilities,
+    likewise. Targets are pairs (the teacher's outputs, target).
     """
 
     def __init__(self, loss: str | LossFunction, config: DistillConfig, label_smoothing: float = 0.0) -> None:
@@ -55,7 +56,8 @@ class Distillation:
         self._loss = loss_by_name(loss, label_smoothing=label_smoothing) if isinstance(loss, str) else loss
         self._config = config
         smoothing = f", label smoothing {label_smoothing}" if label_smoothing else ""
-        self.__name__ = f"distillation of {self._name or 'a function'}, {config}{smoothing}"
+        name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+        self.__name__ = f"distillation of {name}, {config}{smoothing}"
 
     def __call__(self, output: Any, target: tuple[Any, Any]) -> Tensor:
         taught, labels = target
@@ -71,5 +73,10 @@ class Distillation:
         heat = self._config.temperature
         if self._name == "bce":
             return functional.binary_cross_entropy_with_logits(output / heat, torch.sigmoid(taught / heat)) * heat**2
+        if output.ndim < 2 or output.shape[1] < 2:
+            raise TrainingError(
+                f"distillation compares scores of two classes or more, but outputs are {list(output.shape)}; use the "
+                "loss 'bce' for yes or no"
+            )
         own, other = functional.log_softmax(output / heat, dim=1), functional.log_softmax(taught / heat, dim=1)
-        return functional.kl_div(own, other, reduction="batchmean", log_target=True) * heat**2
+        return functional.kl_div(own, other, reduction="none", log_target=True).sum(1).mean() * heat**2

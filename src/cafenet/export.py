@@ -29,7 +29,7 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
         )
     if not target.parent.is_dir():
         raise ExportError(f"the directory of {target} must exist, but does not")
-    model = unwrap(model)
+    model = _on_cpu(unwrap(model))
     args, kwargs = call_arguments(example_inputs)
     generator = torch.Generator().manual_seed(0)
     args = tuple(_noise(each, generator) for each in args)
@@ -105,7 +105,13 @@ def _noise(value: Any, generator: torch.Generator) -> Any:
     """Inputs that are not all zero, so that a difference shows."""
     if isinstance(value, Tensor) and value.is_floating_point():
         return torch.randn(value.shape, generator=generator, dtype=torch.float32).to(value.dtype)
-    return value
+    return value.cpu() if isinstance(value, Tensor) else value
+
+
+def _on_cpu(model: nn.Module) -> nn.Module:
+    """The model itself where it is there, else a copy: files are written for any machine, and compared here."""
+    is_there = all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers()))
+    return model if is_there else copy_of(model).cpu()
 
 
 def _outputs(output: Any) -> list[Tensor]:

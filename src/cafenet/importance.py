@@ -5,6 +5,8 @@ Smallest example: a convolution whose third filter is the strongest of three; af
 next layer's input channels 0 and 2 have changed places.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -38,18 +40,37 @@ def unit_importance(space: WidthSpace, model: nn.Module | None = None) -> list[n
 def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.Module:
     """A copy of the model that computes the same, with the most important units of every group in front."""
     source = unwrap(space.model if model is None else model)
-    order = np.concatenate(
+    return in_order(space, source, importance_order(space, source))
+
+
+def importance_order(space: WidthSpace, model: nn.Module) -> IntArray:
+    """All units of the space, group by group, the most important of each first."""
+    return np.concatenate(
         [
             first + np.argsort(-importance, kind="stable")
-            for first, importance in zip(space.layout.first_units[:-1], unit_importance(space, source), strict=True)
+            for first, importance in zip(space.layout.first_units[:-1], unit_importance(space, model), strict=True)
         ]
     )
-    sorted_model = copy_of(source)
+
+
+def in_order(space: WidthSpace, model: nn.Module, order: IntArray) -> nn.Module:
+    """A copy of the model that computes the same, with the units `order` in place of the units 0, 1, 2, ..."""
+    sorted_model = copy_of(unwrap(model))
     moves = [_moved_positions(pattern, order) for pattern in space.layout.patterns]
     with torch.no_grad():
         for name, tensor in named_tensors(sorted_model).items():
             _permute(tensor, space.layout, name, moves)
     return sorted_model
+
+
+def channels_before(space: WidthSpace, channels: Mapping[str, Sequence[int]], order: IntArray) -> dict[str, list[int]]:
+    """Channels of a model that was put `in_order`, as those of the model before."""
+    found = {}
+    for group, first in zip(space.groups, space.layout.first_units[:-1], strict=True):
+        if group.name in channels:
+            moved = _moved_positions(group.unit_of_channel + first, order)
+            found[group.name] = sorted(moved[list(channels[group.name])].tolist())
+    return found
 
 
 def _moved_positions(pattern: IntArray, order: IntArray) -> IntArray:

@@ -35,8 +35,9 @@ def train_model(
     """A trained copy of the model; with a directory, a second call continues where the first one stopped."""
     config = TrainConfig() if config is None else config
     whole = of_one_width(model, trace(model, example_inputs, verify=False))
-    if config.distill is not None:
-        raise TrainingError(f"a model by itself learns from a teacher: give teacher and distill, not {config.distill}")
+    check_plain_training(config)
+    if teacher is None and distill is not None:
+        raise TrainingError(f"distillation needs a teacher, but there is none for {distill}")
     train_supernet(
         whole,
         data,
@@ -49,6 +50,17 @@ def train_model(
         title=title,
     )
     return whole.model
+
+
+def check_plain_training(config: TrainConfig) -> None:
+    """Options of a supernet's training that make no sense for a model by itself."""
+    if config.distill is not None:
+        raise TrainingError(
+            f"distill must be None for a model by itself, but is {config.distill}; see `teacher` and `distill` of "
+            "train_model, or retrain.teacher and retrain.distill of a recipe"
+        )
+    if config.sandwich:
+        raise TrainingError(f"sandwich must be 0 for a model by itself, which has one width, but is {config.sandwich}")
 
 
 def initialised(model: nn.Module, seed: int) -> nn.Module:

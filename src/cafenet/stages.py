@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.errors import BudgetError
 from cafenet.examples import Data
+from cafenet.importance import channels_before, in_order
 from cafenet.metrics import Metric, metric_name
 from cafenet.scoring import Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm
@@ -85,7 +87,7 @@ class StagesResult:
 
     result: SearchResult
     slim: nn.Module
-    """The widths found, with the last supernet's weights."""
+    """The widths found, with the last supernet's weights, channels in the original model's order."""
 
 
 def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, config: StagesConfig) -> list[Stage]:
@@ -123,9 +125,11 @@ def search_in_stages(
         place = directory / f"stage-{stage.number}"
         space = trace(current, example_inputs, freeze=job.freeze)
         supernet, result = run_stage(weights, space, stage, job, place)
-        kept = composed(kept, result.channels)
-        current = space.extract(channels=result.channels)
-        slim = space.extract(channels=result.channels, model=supernet.model)
+        channels = channels_before(space, result.channels, supernet.order)
+        kept = composed(kept, channels)
+        current = space.extract(channels=channels)
+        learned = in_order(space, supernet.model, np.argsort(supernet.order))
+        slim = space.extract(channels=channels, model=learned)
         weights = slim if config.carry_weights else current
     assert result is not None
     widths = {name: len(channels) for name, channels in kept.items()}

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -68,7 +69,9 @@ class Supernet(nn.Module):
         *,
         choice: Choice | None = None,
         seed: int = 0,
+        order: IntArray | None = None,
     ) -> None:
+        """order: which unit of the user's model each unit of this one is, where the model was put in another order."""
         super().__init__()
         self.pattern: Pattern = LocallyFree(1) if pattern is None else pattern
         check_pattern(self.pattern, bins)
@@ -77,6 +80,9 @@ class Supernet(nn.Module):
         self.harness = Harness(self.model, space.layout)
         self.choice: Choice = Race() if choice is None else choice
         self.generator = torch.Generator().manual_seed(seed)
+        self.first_order: IntArray = np.arange(space.layout.num_units) if order is None else order
+        self.order = self.first_order
+        """The same now: a training may put the most important units in front."""
         self.reduce: Callable[[Tensor], Tensor] = unreduced
         """Averages losses over processes, so that all of them make the same choice; the identity for one process."""
         self._is_graph_checked = False

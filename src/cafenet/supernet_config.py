@@ -9,7 +9,7 @@ from cafenet.assignment import Bilateral, LocallyFree, Pattern
 from cafenet.bins import Bins, flops_sensitive_bins, uniform_bins
 from cafenet.choice import Choice, Exact, Race
 from cafenet.errors import BinError
-from cafenet.importance import sort_by_importance
+from cafenet.importance import importance_order, in_order
 from cafenet.space import WidthSpace
 from cafenet.supernet import Supernet
 
@@ -70,5 +70,6 @@ def build_supernet(
         else LocallyFree(config.r, per_group=config.per_group, max_candidates=config.max_candidates)
     )
     choice: Choice = Exact() if config.choice == "exact" else Race()
-    source = sort_by_importance(space, model) if config.sort_by_importance else model
-    return Supernet(source, space, build_bins(space, config, beta), pattern, choice=choice, seed=seed)
+    order = importance_order(space, model) if config.sort_by_importance else None
+    source = model if order is None else in_order(space, model, order)
+    return Supernet(source, space, build_bins(space, config, beta), pattern, choice=choice, seed=seed, order=order)

@@ -11,15 +11,16 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
 from cafenet.distributed import processes
+from cafenet.errors import TrainingError
 from cafenet.feed import Feed
-from cafenet.importance import sort_by_importance
+from cafenet.importance import importance_order, in_order
 from cafenet.journal import Journal
 from cafenet.loop import TrainResult
 from cafenet.optim import build_optimizer, shortened
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
 from cafenet.train_config import TrainConfig, check_config
-from cafenet.trainer import Trainer
+from cafenet.trainer import Trainer, named_loss
 
 FULL_NETWORK = "full"
 """Where in a supernet's directory the full network is kept that it began with."""
@@ -56,8 +57,8 @@ def train_supernet(
         config, begun = _begin_with_full_network(supernet, data, config, place, max_steps, title or name, options)
         if not begun.finished or begun.steps == max_steps:
             return replace(begun, finished=False)
-    if config.distill is not None and teacher is None:
-        teacher = supernet.model
+    if config.distill is None and teacher is not None:
+        raise TrainingError("a teacher is learned from with TrainConfig(distill=...), but that is None")
     team = processes()
     trainer = Trainer(supernet, data, config, loss, place, team, name, teacher)
     journal = Journal(
@@ -71,9 +72,15 @@ def train_supernet(
     return replace(result, steps=begun.steps + result.steps)
 
 
-def check_training(config: TrainConfig, data: Dataset[Any] | DataLoader[Any], device: torch.device) -> None:
+def check_training(
+    config: TrainConfig,
+    data: Dataset[Any] | DataLoader[Any],
+    device: torch.device,
+    loss: str | LossFunction = "cross_entropy",
+) -> None:
     """What a training would refuse before its first step: options, the optimiser, data that do not fill a step."""
     check_config(config, device)
+    named_loss(loss, config)
     build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
     Feed(data, batch_size=config.batch_size, accumulate=config.accumulate)
 
@@ -104,7 +111,9 @@ def _begin_with_full_network(
         title=f"{title}, full network first",
         **options,
     )
-    supernet.model.load_state_dict(sort_by_importance(space, whole.model).state_dict())
+    order = importance_order(space, whole.model)
+    supernet.model.load_state_dict(in_order(space, whole.model, order).state_dict())
+    supernet.order = supernet.first_order[order]
     return _part(config, 1 - share), begun
 
 

@@ -50,12 +50,12 @@ class Trainer(SteppedTraining):
         self.supernet, self.config, self.directory = supernet, config, directory
         self.checkpoint = None if directory is None else directory / f"{name}.pt"
         self.loss_name = loss if isinstance(loss, str) else None
-        if self.loss_name is None and config.label_smoothing:
-            raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
-        self.loss_fn = loss_by_name(loss, label_smoothing=config.label_smoothing) if isinstance(loss, str) else loss
+        self.loss_fn = named_loss(loss, config)
         self.teacher: Teacher | None = None
-        if config.distill is not None and teacher is not None:
-            self.teacher = Teacher(teacher, supernet.device)
+        self.has_own_teacher = teacher is None
+        """The network that the supernet begins with, kept with the checkpoint: at the second start it is gone."""
+        if config.distill is not None:
+            self.teacher = Teacher(supernet.model if teacher is None else teacher, supernet.device)
             self.loss_fn = Distillation(loss, config.distill, config.label_smoothing)
         self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
@@ -249,6 +249,7 @@ class Trainer(SteppedTraining):
             "scaler": self.scaler.state_dict(),
             "generator": self.supernet.generator.get_state(),
             "rng": self._random_state(self.supernet.device),
+            "teacher": self.teacher.model.state_dict() if self.teacher is not None and self.has_own_teacher else None,
         }
 
     def _save(self) -> None:
@@ -268,6 +269,8 @@ class Trainer(SteppedTraining):
         self.supernet.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.scaler.load_state_dict(saved["scaler"])
+        if self.teacher is not None and self.has_own_teacher:
+            self.teacher.model.load_state_dict(saved["teacher"])
         self.supernet.generator.set_state(saved["generator"])
         self.step, self.last_loss = saved["step"], saved["last_loss"]
         self._set_random_state(saved["rng"], self.supernet.device)
@@ -287,3 +290,12 @@ def _from_checkpointing(error: BaseException) -> bool:
             return True
         trace = trace.tb_next
     return False
+
+
+def named_loss(loss: str | LossFunction, config: TrainConfig) -> LossFunction:
+    """The function of a loss by name, or the one that was given."""
+    if isinstance(loss, str):
+        return loss_by_name(loss, label_smoothing=config.label_smoothing)
+    if config.label_smoothing:
+        raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
+    return loss

@@ -134,7 +134,7 @@ def test_the_supernet_and_a_slim_model_take_two_steps(name: str):
         replace(final, batch_size=2, epochs=1),
         loss=recipe.loss,
         teacher=load.model if recipe.retrain.teacher == "original" else None,
-        distill=recipe.retrain.distill,
+        distill=recipe.retrain.distill if recipe.retrain.teacher == "original" else None,
         quiet=True,
     )
     before, after = slim.state_dict(), trained.state_dict()

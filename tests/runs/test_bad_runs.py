@@ -76,7 +76,12 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--search.settings.seed=3"], "search.settings.seed must be left out, since seed decides"),
         (
             ["--retrain.train.distill.weight=0.9"],
-            "retrain.train.distill must be left out, since retrain.distill",
+            "distill must be None for a model by itself",
+        ),
+        (["--retrain.train.sandwich=2"], "sandwich must be 0 for a model by itself, which has one width, but is 2"),
+        (
+            ["--train.distill.weight=0.9", "--train.full_share=0"],
+            "train.distill learns from a trained network, but fresh weights are not",
         ),
         (["--retrain.train.seed=3"], "retrain.train.seed must be left out, since retrain.seeds decides"),
         (["--train.num_workers=2"], "train.num_workers must be left out, since data.num_workers decides"),
@@ -181,6 +186,13 @@ def test_a_file_in_the_run_directorys_place(recipe, tmp_path, capsys):
         line = refused(capsys, "run", recipe, "--output", place)
         assert f"the run directory {place} must be writable, but: " in line
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_directory_of_a_search_is_none_of_a_run(recipe, tmp_path, capsys):
+    (tmp_path / "search.json").write_text("{}")
+    line = refused(capsys, "run", recipe, "--output", tmp_path)
+    assert f"{tmp_path} holds what cafenet.search found, no run; give another --output" in line
+    assert [path.name for path in tmp_path.glob("*.json")] == ["search.json"]
 
 
 def test_a_damaged_checkpoint_is_named_and_nothing_else_is_lost(finished, tmp_path, capsys):

@@ -290,4 +290,3 @@ def test_real_measurements():
     model = fit_latency(space, bins, IMAGE, LatencySettings(batch_size=2, warmup=1, repeats=3), num_measured=4)
     assert (model.latency_ms > 0).all()
     assert np.isfinite(model.predict(bins.widths(np.array([[1], [4]])))).all()
-    assert model.error >= 0

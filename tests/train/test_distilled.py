@@ -12,7 +12,7 @@ import cafenet
 from cafenet import trainer
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
-from cafenet.distill import DistillConfig, Teacher
+from cafenet.distill import Distillation, DistillConfig, Teacher
 from cafenet.errors import TrainingError
 from cafenet.supernet import Supernet
 from cafenet.train import train_supernet
@@ -75,10 +75,12 @@ def test_another_teacher_may_be_given(tmp_path):
 def test_an_interrupted_training_ends_as_one_that_was_not(full_share, tmp_path):
     """Its teacher is the same as before, not the half-trained supernet."""
     options = {"epochs": 4, "full_share": full_share, "distill": DistillConfig()}
-    whole = trained(supernet_of(), **options)
+    whole, same = trained(supernet_of(), **options), supernet_of()
     for stop in (5, 20):
-        trained(supernet_of(), tmp_path, max_steps=stop, **options)
-    assert_same_state(trained(supernet_of(), tmp_path, **options).model, whole.model)
+        trained(supernet_of(), tmp_path / "again", max_steps=stop, **options)
+        trained(same, tmp_path / "same", max_steps=stop, **options)
+    assert_same_state(trained(supernet_of(), tmp_path / "again", **options).model, whole.model)
+    assert_same_state(trained(same, tmp_path / "same", **options).model, whole.model)
 
 
 @pytest.mark.parametrize("other", [None, DistillConfig(weight=0.9)])
@@ -101,6 +103,47 @@ def test_several_outputs_cannot_be_distilled():
         trained(supernet_of(built(Two)), loss=loss, distill=DistillConfig())
 
 
-def test_a_model_by_itself_has_no_network_to_begin_with():
-    with pytest.raises(TrainingError, match="give teacher and distill"):
-        cafenet.train_model(built(), torch.zeros(1, 3, 4, 4), data(), config(distill=DistillConfig()), quiet=True)
+@pytest.mark.parametrize(
+    ("settings", "options", "message"),
+    [
+        ({"distill": DistillConfig()}, {}, "distill must be None for a model by itself"),
+        ({"sandwich": 1}, {}, "sandwich must be 0 for a model by itself, which has one width, but is 1"),
+        ({}, {"distill": DistillConfig()}, "distillation needs a teacher, but there is none"),
+    ],
+)
+def test_what_makes_no_sense_for_a_model_by_itself(settings, options, message):
+    with pytest.raises(TrainingError, match=message):
+        cafenet.train_model(built(), torch.zeros(1, 3, 4, 4), data(), config(**settings), quiet=True, **options)
+
+
+def test_a_teacher_that_nothing_is_learned_from():
+    with pytest.raises(TrainingError, match=r"learned from with TrainConfig\(distill=...\), but that is None"):
+        train_supernet(supernet_of(), data(), config(), teacher=built(), quiet=True)
+
+
+def test_dense_outputs_count_every_place_alike():
+    """Twice as many places with the same scores make the same distance."""
+    loss = Distillation("cross_entropy", ONLY_THE_TEACHER)
+    output, taught = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0)), torch.zeros(2, 3, 4)
+    labels = torch.zeros(2, 4, dtype=torch.int64)
+    wide = [torch.cat([each, each], dim=-1) for each in (output, taught, labels)]
+    torch.testing.assert_close(loss(wide[0], (wide[1], wide[2])), loss(output, (taught, labels)))
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4,)])
+def test_one_score_is_no_class_score(shape):
+    loss = Distillation(lambda output, target: output.sum(), ONLY_THE_TEACHER)
+    with pytest.raises(TrainingError, match="two classes or more"):
+        loss(torch.zeros(shape), (torch.zeros(shape), None))
+
+
+def test_two_losses_of_the_users_own_are_told_apart(tmp_path):
+    def one(output, target):
+        return functional.cross_entropy(output, target)
+
+    def other(output, target):
+        return 2 * functional.cross_entropy(output, target)
+
+    trained(supernet_of(), tmp_path, loss=one, max_steps=2, distill=DistillConfig())
+    with pytest.raises(cafenet.CheckpointError, match="loss was 'distillation of one"):
+        trained(supernet_of(), tmp_path, loss=other, distill=DistillConfig())

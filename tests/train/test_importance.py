@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from small import Gated, Plain, Residual, batch, built, traced
 from torch import nn
 
 import cafenet
-from cafenet.importance import sort_by_importance, unit_importance
+from cafenet.importance import channels_before, importance_order, sort_by_importance, unit_importance
 
 
 def test_the_strongest_filter_comes_first():
@@ -53,3 +54,17 @@ def test_leading_channels_are_worth_more_after_sorting():
     with torch.no_grad():
         assert not torch.allclose(space.extract([4])(x), model(x))
         torch.testing.assert_close(space.extract([4], model=ordered)(x), model(x))
+
+
+@pytest.mark.parametrize("kind", [Plain, Residual, Gated])
+def test_channels_of_the_sorted_model_are_found_in_the_one_before(kind):
+    model = built(kind, seed=3).eval()
+    space = traced(model)
+    channels = {group.name: list(range(group.channels))[: group.channels // 2] for group in space.groups}
+    if kind is Gated:  # kept in pairs, one of each half
+        channels["inner"] = [0, 1, 2, 6, 7, 8]
+    before = channels_before(space, channels, importance_order(space, model))
+    assert before != channels
+    one, other = space.extract(channels=before), space.extract(channels=channels, model=sort_by_importance(space))
+    images, _ = batch()
+    torch.testing.assert_close(one.eval()(images), other.eval()(images))

@@ -66,7 +66,7 @@ def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
         yield Entry("Original", "", None)
     if config.uniform:
         for budget in workload.budgets:
-            yield Entry("Uniform", budget.text, _leading(workload, workload.feasible(budget).uniform(), budget))
+            yield Entry("Uniform", budget.text, _leading(workload, _uniform(workload, budget), budget))
     if config.random_widths:
         for budget in workload.budgets:
             yield random_entry(workload, budget, directory / "random")
@@ -115,6 +115,14 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
         scores.append(evaluate(trained, workload.loader(workload.validation))["accuracy"])
         write_json(place / "validation.json", {"accuracy": scores[-1]})
     return Entry("Random", budget.text, _leading(workload, rows[int(np.argmax(scores))], budget), max(scores))
+
+
+def _uniform(workload: Workload, budget: Budget) -> np.ndarray:
+    """One factor for all groups; what rounding leaves of the budget goes to single bins, as in a search."""
+    feasible = workload.feasible(budget)
+    even = feasible.uniform()
+    filled = feasible.fill(even, np.random.default_rng(workload.recipe.seed), n=1)
+    return filled[0] if len(filled) else even
 
 
 def _leading(workload: Workload, taken: np.ndarray, budget: Budget) -> dict[str, list[int]]:

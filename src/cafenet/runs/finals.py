@@ -26,14 +26,15 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
         found: dict[str, Any] = json.loads(evaluation.read_text())
         return found
     config = replace(workload.recipe.retrain.train, seed=seed)
+    teacher = _teacher(workload, entry, seed, directory)
     trained = train_model(
         start_of(workload, entry, seed),
         workload.example,
         workload.loader(workload.whole_train, augmented_batch=config.batch_size),
         config,
         loss=workload.recipe.loss,
-        teacher=_teacher(workload, entry, seed, directory),
-        distill=workload.recipe.retrain.distill,
+        teacher=teacher,
+        distill=None if teacher is None else workload.recipe.retrain.distill,
         directory=place,
         quiet=workload.quiet,
         title=f"{entry.method} {entry.budget} seed {seed}".replace("  ", " "),

@@ -18,6 +18,7 @@ from cafenet.evaluate import predictions
 from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
+from cafenet.retrain import check_plain_training
 from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
@@ -71,6 +72,11 @@ class Workload:
                 "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
             )
         problems += _without_effect(recipe)
+        if recipe.train.distill and recipe.train.full_share == 0 and not recipe.supernet.sort_by_importance:
+            problems.append(
+                "train.distill learns from a trained network, but fresh weights are not; give train.full_share more "
+                "than 0, or a model with weights and supernet.sort_by_importance true"
+            )
         if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
             problems.append(f"retrain.start supernet needs one stage, but there are {recipe.stages.num_stages}")
         if recipe.baselines.random_widths < 0:
@@ -105,7 +111,8 @@ class Workload:
         if recipe.baselines.random_widths:
             trainings.append((replace(final, seed=recipe.seed, epochs=random), self.train))
         for config, data in trainings:
-            check_training(config, self.loader(data, augmented_batch=config.batch_size), self.device)
+            check_training(config, self.loader(data, augmented_batch=config.batch_size), self.device, recipe.loss)
+        check_plain_training(final)
         if recipe.retrain.teacher not in (None, "original"):
             self._check_teacher()
 
@@ -280,7 +287,6 @@ def _without_effect(recipe: Recipe) -> list[str]:
         "retrain.train.seed": (recipe.retrain.train.seed, "retrain.seeds"),
         "train.num_workers": (recipe.train.num_workers, "data.num_workers"),
         "retrain.train.num_workers": (recipe.retrain.train.num_workers, "data.num_workers"),
-        "retrain.train.distill": (recipe.retrain.train.distill, "retrain.distill"),
     }
     return [
         f"{name} must be left out, since {deciding} decides, but is {value}"

@@ -23,7 +23,8 @@ class SearchResult:
     widths: Mapping[str, int]
     """Channels per group, by name."""
     channels: Mapping[str, list[int]]
-    """The channels themselves, of the best assignment: what `WidthSpace.extract(channels=...)` takes."""
+    """The channels themselves, of the best assignment: what `WidthSpace.extract(channels=...)` takes. Those of
+    a supernet may have been put in the order of importance; `cafenet.search` gives those of the user's model."""
     score: float
     """Exact: the best candidate's metric on all validation examples, or on `ScoringConfig.max_examples` of them."""
     metric: str
