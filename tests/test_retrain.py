@@ -286,3 +286,24 @@ def test_every_layer_draws_anew():
     fresh = initialised(model, 0)
     assert [name for name, parameter in fresh.named_parameters() if bool((parameter == 7.0).any())] == []
     assert all(bool((parameter == 7.0).all()) for parameter in model.parameters())
+
+
+class WithToken(nn.Module):
+    """A parameter of its own, which no layer draws."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.ones(3))
+        self.head = nn.Linear(3, 2)
+
+
+def test_parameters_that_cannot_be_drawn_anew_are_named():
+    with pytest.warns(UserWarning, match="these parameters keep their values: token$"):
+        fresh = initialised(WithToken(), 0)
+    assert fresh.token.tolist() == [1.0] * 3
+
+
+def test_attention_is_drawn_anew():
+    model = nn.MultiheadAttention(4, 2)
+    nn.init.zeros_(model.in_proj_weight)
+    assert initialised(model, 0).in_proj_weight.all()

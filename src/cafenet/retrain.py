@@ -3,6 +3,7 @@
 It is the supernet's own loop on a supernet of one width, which makes plain training of it.
 """
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,23 @@ def check_plain_training(config: TrainConfig) -> None:
 
 
 def initialised(model: nn.Module, seed: int) -> nn.Module:
-    """A copy with fresh weights: every layer that knows how (`reset_parameters`) draws its own anew."""
+    """A copy with fresh weights: every layer that knows how (`reset_parameters`) draws its own anew.
+
+    Parameters of other modules, such as class tokens, keep their values, and a warning names them.
+    """
     copy = copy_of(unwrap(model))
+    kept = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        for module in copy.modules():
-            reset = getattr(module, "reset_parameters", None)
+        for name, module in copy.named_modules():
+            reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)  # attention
             if callable(reset):
                 reset()
+            else:
+                kept += [f"{name}.{own}".lstrip(".") for own, _ in module.named_parameters(recurse=False)]
+    if kept:
+        warnings.warn(
+            f"fresh weights need layers with `reset_parameters`; these parameters keep their values: {', '.join(kept)}",
+            stacklevel=2,
+        )
     return copy
