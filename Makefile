@@ -6,7 +6,7 @@ SOURCES := src tests tools $(wildcard benchmarks)
 
 .PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-ranking bench-ablations bench-peers clean
 
-demo: $(VENV)/.dev-installed
+demo: $(VENV)/.installed
 	$(BIN)/cafenet run demo --output runs/demo
 
 # Two workers with one thread each: more threads than cores make torch slower, not faster.
@@ -48,9 +48,14 @@ bench-ablations: $(VENV)/.dev-installed
 bench-peers: $(VENV)/.peers-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers
 
-$(VENV)/.dev-installed: pyproject.toml constraints.txt
-	@echo "Installing cafenet and its development tools into $(VENV) (the first time this downloads torch)"
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "Installing cafenet into $(VENV) (the first time this downloads torch)"
 	python3 -m venv $(VENV)
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev-installed: $(VENV)/.installed
+	@echo "Installing the development tools into $(VENV)"
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
