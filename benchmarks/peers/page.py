@@ -36,12 +36,15 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
 WHY = """
 ## Where it is not clearly ahead
 
-- From scratch at 25%, the ResNet decides: there its trainings differ by two points and more between seeds of the same
-  method, and all tools end within half a point. `--trainings` makes the noise smaller.
-- After fine-tuning, the small MobileNetV2 does: there the supernet's weights are no better a start than the trained
-  network's own channels, the most important first, as FastNAS hands them over. On the VGG they are a
-  little better (the last tables, one training each).
-- Freedom in sharing weights does not explain it: on the VGG the fixed pattern (*r=0*) ends alike, in half the time."""
+FastNAS at 25%:
+
+- From scratch, the ResNet decides: there its trainings differ by two points and more between seeds of the same method,
+  and all tools end within half a point. `--trainings` makes the noise smaller.
+- After fine-tuning, the small MobileNetV2 does, where FastNAS is ahead: there the supernet's weights are no better a
+  start than the trained network's own channels, the most important first, as FastNAS hands them over. On the VGG they
+  are a little better (the last tables, one training each).
+- Freedom in sharing weights does not explain it: the fixed pattern (*r=0*) ends alike on the VGG and the ResNet, in
+  little more than half the time."""
 
 
 def markdown(results: Results) -> str:
