@@ -30,16 +30,18 @@ whose interval holds zero is no win and no loss. FLOPs count one multiply-add as
 
 - [Ranking](ranking.md): do supernets rank widths as training from scratch does, and which way to train one is best?
 - [Peers](peers.md): the same budgets and the same training for Torch-Pruning, FastNAS, baselines and CafeNet.
+- [Ablations](ablations.md): the paper's, at a small scale and with few seeds yet.
 - [Search](search.md), [efficiency](efficiency.md), [pretrained start](pretrained.md): parts of the method on their own.
 - Below: whole runs of shipped recipes, from the supernet to models on a test set. Made by
   `python tools/results_page.py RUN_DIR ...`.
 
 These runs are small stand-ins (narrow networks, a part of the data, a few epochs) that finish on a CPU. They show that
 the whole job works and how large differences are at this scale, and say little about the paper's scale. Every final
-model is trained from scratch with the same schedule and evaluated once on the test set after its last epoch. No method
-at half the FLOPs is clearly ahead of another here: Uniform loses little to the original, so there is little to win, and
-two or three seeds show only differences of some points. In detection red cells are found alike by all backbones;
-what RetinaNet makes of the few small platelets differs most between its seeds, and with it the mAP.
+model is trained from scratch with the same schedule and evaluated once on the test set after its last epoch. CelebA's
+run samples and searches widths as the paper does, the VGG's as CafeNet does by default. No method is clearly ahead of
+another at the same budget here: two or three seeds show only differences of some points. In detection red cells are
+found alike by all backbones; what RetinaNet makes of the few small platelets differs most between its seeds, and with it
+the mAP.
 """
 
 
