@@ -40,8 +40,8 @@ the whole job works and how large differences are at this scale, and say little 
 model is trained from scratch with the same schedule and evaluated once on the test set after its last epoch. CelebA's
 run samples and searches widths as the paper does, the VGG's as CafeNet does by default. No method is clearly ahead of
 another at the same budget here: two or three seeds show only differences of some points. In detection red cells are
-found alike by all backbones; what RetinaNet makes of the few small platelets differs most between its seeds, and with it
-the mAP.
+found alike by all backbones; what RetinaNet makes of the few small platelets differs most between its seeds, and with
+it the mAP.
 """
 
 
