@@ -36,7 +36,7 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
 WHY = """
 ## Where it is not clearly ahead
 
-FastNAS at 25%:
+At 25%: Uniform and FastNAS from scratch, FastNAS fine-tuned.
 
 - From scratch, the ResNet decides: there its trainings differ by two points and more between seeds of the same method,
   and all tools end within half a point. `--trainings` makes the noise smaller.
