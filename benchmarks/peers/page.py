@@ -42,7 +42,8 @@ At 25%: Uniform and FastNAS from scratch, FastNAS fine-tuned.
   and all tools end within half a point. `--trainings` makes the noise smaller.
 - After fine-tuning, the small MobileNetV2 does, where FastNAS is ahead: there the supernet's weights are no better a
   start than the trained network's own channels, the most important first, as FastNAS hands them over. On the VGG they
-  are a little better (the last tables, one training each).
+  are better for uniform widths and alike at the pick (the last tables, one training each): what is won there after
+  fine-tuning, the widths win.
 - Freedom in sharing weights does not explain it: the fixed pattern (*r=0*) ends alike on the VGG and the ResNet, in
   little more than half the time."""
 
