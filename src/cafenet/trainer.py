@@ -52,6 +52,7 @@ class Trainer(SteppedTraining):
         self.loss_name = loss if isinstance(loss, str) else None
         self.loss_fn = named_loss(loss, config)
         self.teacher: Teacher | None = None
+        """Whose outputs are learned, too."""
         self.has_own_teacher = teacher is None
         """The network that the supernet begins with, kept with the checkpoint: at the second start it is gone."""
         if config.distill is not None:

@@ -22,8 +22,6 @@ from cafenet.errors import RecipeError
 from cafenet.recipes import as_document, to_yaml
 
 FORMAT_VERSION = 1
-SEARCH = "search.json"
-"""In directories of `cafenet.search`, which are none of a run."""
 _PACKAGES = ("cafenet", "torch", "torchvision", "numpy", "scipy", "optuna", "jsonargparse")
 WITHOUT_EFFECT = ("description", "reference")
 """Parts of a recipe that no result depends on."""
@@ -69,7 +67,7 @@ class RunDirectory:
     def _check_recipe(self, recipe: Recipe) -> None:
         path = self.path / "recipe.yaml"
         if not path.exists():
-            if (self.path / SEARCH).exists():
+            if (self.path / "search.json").exists():
                 raise RecipeError(f"{self.path} holds what cafenet.search found, no run; give another --output")
             return
         try:
