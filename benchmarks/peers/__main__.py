@@ -40,7 +40,7 @@ def main() -> None:
         (seed, network, percent, name)
         for seed in range(options.seeds)
         for network in options.network
-        for percent in PERCENTS
+        for percent in options.percents
         for name in options.methods
     ]
     first, step = (int(part) for part in options.shard.split("/"))
@@ -116,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
     parser.add_argument("--methods", choices=list(METHODS), nargs="+", default=list(METHODS), metavar="METHOD")
+    parser.add_argument("--percents", type=int, choices=PERCENTS, nargs="+", default=list(PERCENTS), help="of FLOPs")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trainings", type=int, default=1, help="from scratch, of each network found (%(default)s)")
     parser.add_argument("--shard", default="0/1", help="I/N: every N-th network and seed, from I on")
