@@ -66,15 +66,15 @@ def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Pa
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED))
 
 
-def cafenet_fixed_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By trend on a supernet with the fixed pattern, which takes less time."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), r=0)
+def cafenet_free_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """By trend on a supernet with the paper's locally free sharing."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), r=1)
 
 
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The same with all widths learning from the trained network, too."""
     distill = cafenet.DistillConfig()
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), r=0, distill=distill)
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), distill=distill)
 
 
 def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -90,7 +90,7 @@ def cafenet_r(task: Task, trained: nn.Module, percent: int, seed: int, place: Pa
 
 def cafenet_fresh_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """By trend, from fresh weights in place of the trained network."""
-    supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
+    supernet, training = cafenet.SupernetConfig(r=1, beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
     return _searched(
         task, task.build(seed), percent, seed, place / f"{percent}", supernet, training, cafenet.Trend(NUM_SEARCHED)
     )
@@ -98,7 +98,7 @@ def cafenet_fresh_t(task: Task, trained: nn.Module, percent: int, seed: int, pla
 
 def cafenet_fresh_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Evolutionary, from fresh weights in place of the trained network."""
-    supernet, training = cafenet.SupernetConfig(beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
+    supernet, training = cafenet.SupernetConfig(r=1, beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
     algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
     return _searched(task, task.build(seed), percent, seed, place / f"{percent}", supernet, training, algorithm)
 
@@ -165,10 +165,10 @@ METHODS: dict[str, Method] = {
     "CafeNet-T": cafenet_t,
     "CafeNet-E": cafenet_e,
     "CafeNet-R": cafenet_r,
-    "CafeNet-T, r=0": cafenet_fixed_t,
-    "CafeNet-T, r=0, distilled": cafenet_distilled_t,
-    "CafeNet-T, fresh weights": cafenet_fresh_t,
-    "CafeNet-E, fresh weights": cafenet_fresh_e,
+    "CafeNet-T, r=1": cafenet_free_t,
+    "CafeNet-T, distilled": cafenet_distilled_t,
+    "CafeNet-T, r=1, fresh weights": cafenet_fresh_t,
+    "CafeNet-E, r=1, fresh weights": cafenet_fresh_e,
 }
 
 
@@ -211,13 +211,13 @@ def _from_trained(
     place: Path,
     algorithm: Algorithm,
     *,
-    r: int = 1,
+    r: int = 0,
     distill: cafenet.DistillConfig | None = None,
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
     supernet = cafenet.SupernetConfig(r=r, beta=0.5, sort_by_importance=True)
     training = replace(trained_for(SUPERNET_EPOCHS, seed, lr=0.05), distill=distill)
-    place = place / (f"{percent}-pretrained" + ("" if r == 1 else f"-r{r}") + ("-distilled" if distill else ""))
+    place = place / (f"{percent}-pretrained" + ("" if r == 0 else f"-r{r}") + ("-distilled" if distill else ""))
     return _searched(task, trained, percent, seed, place, supernet, training, algorithm)
 
 
