@@ -84,7 +84,7 @@ def job(train: Dataset | None = None, metric: Callable | None = None, **options)
         train=train or Read(),
         validation=noisy(96, 2),
         metric=metric or Measured(),
-        supernet=options.pop("supernet", SupernetConfig(beta=1.0)),
+        supernet=options.pop("supernet", SupernetConfig(r=1, beta=1.0)),
         training=options.pop("training", config(checkpoint_every=3)),
         algorithm=Evolution(population=4, iterations=2),
         search=SearchConfig(num_finalists=2),

@@ -11,30 +11,55 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from cafenet.calling import copy_of, named_tensors, unwrap
 from cafenet.layout import IntArray, Layout
 from cafenet.space import WidthSpace
 
+_NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+_READERS = (_ConvNd, nn.Linear, nn.MultiheadAttention, nn.RNNBase)
+"""Layers whose weights have what they are given in their second dimension, transposed convolutions in their first."""
+
 
 def unit_importance(space: WidthSpace, model: nn.Module | None = None) -> list[npt.NDArray[np.float64]]:
-    """Per group, how much each unit weighs: the mean absolute weight in each slot, relative to the slot's mean."""
+    """Per group, how much each unit weighs: the mean square of its weights in each slot, relative to the slot's mean.
+
+    Where units are normalised, the size of the weights that make them says nothing, since the normalisation takes it
+    away. There only the weights of the layers that read them count.
+    """
     layout = space.layout
-    total = np.zeros(layout.num_units)
-    for name, parameter in unwrap(space.model if model is None else model).named_parameters():
+    source = unwrap(space.model if model is None else model)
+    total, read = np.zeros((2, layout.num_units))
+    is_normalised, is_read = np.zeros((2, layout.num_units), dtype=bool)
+    for name, parameter in source.named_parameters():
         if name.endswith("bias"):
             continue
+        owner = source.get_submodule(name.rpartition(".")[0])
         for dim, pattern in layout.axes.get(name, {}).items():
-            others = [d for d in range(parameter.ndim) if d != dim]
-            size = parameter.detach().abs().double()
-            weight = (size.mean(dim=others) if others else size).cpu().numpy()
             units = layout.patterns[pattern]
-            varying = units >= 0
-            count = np.bincount(units[varying], minlength=layout.num_units)
-            summed = np.bincount(units[varying], weights=weight[varying], minlength=layout.num_units)
-            total += summed / np.maximum(count, 1) / max(float(weight.mean()), 1e-12)
+            share = _shares_of_units(parameter, dim, units, layout.num_units)
+            total += share
+            if isinstance(owner, _READERS) and dim == (0 if isinstance(owner, _ConvTransposeNd) else 1):
+                read += share
+                is_read[units[units >= 0]] = True
+            if isinstance(owner, _NORMS):
+                is_normalised[units[units >= 0]] = True
+    importance = np.where(is_normalised & is_read, read, total)
     edges = layout.first_units
-    return [total[edges[number] : edges[number + 1]] for number in range(len(space.groups))]
+    return [importance[edges[number] : edges[number + 1]] for number in range(len(space.groups))]
+
+
+def _shares_of_units(parameter: Tensor, dim: int, units: IntArray, num_units: int) -> npt.NDArray[np.float64]:
+    """The mean square of each unit's weights, relative to that of all; 0 for units that are not in this slot."""
+    others = [d for d in range(parameter.ndim) if d != dim]
+    square = parameter.detach().double() ** 2
+    weight = (square.mean(dim=others) if others else square).cpu().numpy()
+    varying = units >= 0
+    count = np.bincount(units[varying], minlength=num_units)
+    summed = np.bincount(units[varying], weights=weight[varying], minlength=num_units)
+    return summed / np.maximum(count, 1) / max(float(weight.mean()), 1e-12)
 
 
 def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.Module:

@@ -39,6 +39,7 @@ def recipe_file(place: Path, **sections: Any) -> Path:
         "description": "a tiny run",
         "model": {"name": f"{place}/net.py:build", "input_size": [1, 28, 28]},
         "data": {"source": "fashion", "num_train": 150},
+        "supernet": {"r": 1},
         "train": training,
         "search": {
             "budget": "50%",

@@ -16,12 +16,25 @@ def test_the_strongest_filter_comes_first():
         model[0].weight.copy_(torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1, 1))
         model[2].weight.copy_(torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]).view(2, 3, 1, 1))
     space = cafenet.trace(model, torch.randn(1, 1, 4, 4))
-    # Mean absolute weight relative to the slot's mean: 1/3, 2/3, 6/3 on the way in, 1 each on the way out.
+    # Mean square relative to the slot's mean of 41/3 on the way in, 1 each on the way out.
     (importance,) = unit_importance(space)
-    np.testing.assert_allclose(importance, [4 / 3, 5 / 3, 3])
+    np.testing.assert_allclose(importance, [1 + 3 / 41, 1 + 12 / 41, 1 + 108 / 41])
     ordered = sort_by_importance(space)
     assert ordered[0].weight.flatten().tolist() == [6.0, 2.0, 1.0]
     assert model[0].weight.flatten().tolist() == [1.0, 2.0, 6.0]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_where_channels_are_normalised_those_who_read_them_decide(transposed):
+    reader = nn.ConvTranspose2d(3, 2, 1, bias=False) if transposed else nn.Conv2d(3, 2, 1, bias=False)
+    model = nn.Sequential(nn.Conv2d(1, 3, 1, bias=False), nn.BatchNorm2d(3), nn.ReLU(), reader)
+    read = torch.tensor([[1.0, 3.0, 0.0], [2.0, 1.0, 0.0]])
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1, 1))
+        reader.weight.copy_((read.T if transposed else read).reshape(reader.weight.shape))
+    space = cafenet.trace(model, torch.randn(1, 1, 4, 4))
+    (importance,) = unit_importance(space)
+    np.testing.assert_allclose(importance, [1, 2, 0])  # 1 + 4, 9 + 1 and 0, of 5 on average
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "shufflenet_v2_x0_5", "densenet121", "regnet_y_400mf"])
