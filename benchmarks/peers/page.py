@@ -48,6 +48,16 @@ At 25%: Uniform and FastNAS from scratch, FastNAS fine-tuned.
   little more than half the time."""
 
 
+CHANGES = """
+## What the last changes of the default were worth
+
+Points of accuracy, with 95% intervals and the number of pairs. *Before*: a channel's importance was the size of all of
+its weights, and the pick might lie four times from uniform widths; these rows were measured by the same command at
+revision eace6e3, which called r=1 `CafeNet-T` and r=0 `CafeNet-T, r=0`. *Now*: where channels are normalised, only the
+weights that read them count, and the pick lies within twice.
+"""
+
+
 def markdown(results: Results) -> str:
     """The page."""
     lines = [HOW]
@@ -55,16 +65,16 @@ def markdown(results: Results) -> str:
         for network in BUILDERS:
             lines += _table(results, network, percent)
         lines += _overall(results, percent)
-    lines += [WHY, *_starts(results)]
+    lines += [WHY, *_changes(results), *_starts(results)]
     lines += ["", "Lines of user code, counted in `benchmarks/peers/methods.py` with the helpers that they call:", ""]
     lines += [f"- {name}: {_num_lines(method)}" for name, method in METHODS.items()]
     return "\n".join(lines) + "\n"
 
 
-def found_by(results: Results, network: str, percent: int) -> dict[str, dict[str, Any]]:
+def found_by(results: Results, network: str, percent: int, when: str = "") -> dict[str, dict[str, Any]]:
     """Rows by method and seed, `scratch` the mean over all trainings of what was found."""
-    rows: dict[str, dict[str, Any]] = results.rows(f"{network} {percent}%")
-    again = results.rows(f"{network} {percent}% again")
+    rows: dict[str, dict[str, Any]] = results.rows(f"{network} {percent}%{when}")
+    again = results.rows(f"{network} {percent}%{when} again")
     for name, seeds in rows.items():
         for seed, row in seeds.items():
             others = [value for inner, value in again.get(name, {}).items() if inner.split()[0] == seed]
@@ -119,6 +129,28 @@ def _overall(results: Results, percent: int) -> list[str]:
             num_pairs = sum(len(set(rows[OURS]) & set(rows[name])) for rows in both)
             lines.append(f"| {name} | {len(both)} | {num_pairs} | {' | '.join(cells)} |")
     return lines + _in_words(tables, percent)
+
+
+def _changes(results: Results) -> list[str]:
+    """What changes of the default were worth here, every network and seed a pair."""
+    columns = [(percent, key) for percent in PERCENTS for key in ("scratch", "finetuned")]
+    titles = " | ".join(f"{percent}%, {key.replace('finetuned', 'fine-tuned')}" for percent, key in columns)
+    lines = [CHANGES, f"| difference | {titles} |", "| --- |" + " ---: |" * len(columns)]
+    for label, first, second in (
+        ("r=0 - r=1, both before", (" before", "r=0"), (" before", "r=1")),
+        ("now - before, both r=0", ("", OURS), (" before", "r=0")),
+        ("now - before, r=1", ("", OURS), (" before", "r=1")),
+    ):
+        cells = []
+        for percent, key in columns:
+            pairs = []
+            for network in BUILDERS:
+                one, other = (found_by(results, network, percent, when).get(name, {}) for when, name in (first, second))
+                pairs += [(one[seed][key], other[seed][key]) for seed in sorted(set(one) & set(other))]
+            found = compare_paired(*map(list, zip(*pairs, strict=True))) if pairs else None
+            cells.append(f"{cell_of(found)} ({len(pairs)})")
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return lines
 
 
 def _starts(results: Results) -> list[str]:

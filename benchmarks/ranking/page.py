@@ -29,11 +29,13 @@ DIGITS = (3, 3, 2, 2)
 AFTER = ("tau minus fixed", "tau minus by accuracy")
 QUESTIONS = (
     ("r=1 - fixed, equal epochs", "r=1 race{}", "fixed{}"),
-    ("r=1 - fixed, equal time", "r=1 race{}", "fixed{}, 2x epochs"),
+    ("r=1 - fixed, equal time", "r=1 race{}", "fixed, 2x epochs{}"),
     ("race - exact, r=1", "r=1 race{}", "r=1 exact{}"),
 )
 """What the paper and its cost stand on, asked once for every way to sample widths."""
-SAMPLED = {"uniform": "", "near the budgets": ", near the budgets", "full network first": ", full network first"}
+FULL_FIRST, EARLIER = "full network first", "full network first, sorted by all weights"
+SAMPLED = {"uniform": ""} | {name: f", {name}" for name in ("near the budgets", FULL_FIRST, EARLIER)}
+NAMES = [*WAYS, *(f"{name}, sorted by all weights" for name in WAYS if FULL_FIRST in name)]
 
 
 def markdown(results: Results) -> str:
@@ -52,7 +54,9 @@ def markdown(results: Results) -> str:
         f"the first results). The primary metric, named before the first run, is {PRIMARY}; differences are paired",
         "by seed, with 95% intervals, bold where these do not hold zero. *Near the budgets* samples widths of 30% to",
         "70% of FLOPs whose groups' shares lie close together (`flops_band`, `spread`). *Full network first* does so",
-        "too, after 0.3 of the epochs for the full network (`full_share`), as a search does (35% to 65%).",
+        "too, after 0.3 of the epochs for the full network (`full_share`), as a search does (35% to 65%); its channels",
+        "are then sorted by the weights that read them. Rows that say *sorted by all weights* were measured by the",
+        "same command at revision eace6e3, before that change.",
         "The others sample uniformly over bins, as in the paper. Two floors need no supernet: FLOPs, and the sum of",
         "the logarithms of the groups' shares.",
     ]
@@ -82,10 +86,10 @@ def _network(results: Results, work: Task) -> list[str]:
         "| supernet | seeds | training, s | accuracy at 50, 70, 100% width |",
         "| --- | ---: | ---: | ---: |",
     ]
-    lines += [_training(name, rows[name]) for name in WAYS if name in rows]
+    lines += [_training(name, rows[name]) for name in NAMES if name in rows]
     for score in SCORES:
         lines += ["", f"Ranked by {score}:", "", *_head("supernet", "seeds", after=AFTER)]
-        for name in (name for name in WAYS if name in rows):
+        for name in (name for name in NAMES if name in rows):
             cells = [name, str(len(rows[name])), *_means(rows[name], known, score)]
             cells += [_minus_fixed(name, rows, known, score), _minus_accuracy(rows[name], known, score)]
             lines.append(f"| {' | '.join(cells)} |")
@@ -94,14 +98,17 @@ def _network(results: Results, work: Task) -> list[str]:
 
 def _reading(rows: dict[str, Any], known: Truth) -> list[str]:
     """The tables in words, as far as the intervals go; of the default's way to sample widths."""
-    free, exact, fixed = (f"{name}, full network first" for name in ("r=1 race", "r=1 exact", "fixed"))
-    longer = f"{fixed}, 2x epochs"
-    if any(len(rows.get(name, {})) < 2 for name in (free, exact, fixed, longer)):
+    for ending in (FULL_FIRST, EARLIER):
+        names = [f"{name}, {ending}" for name in ("r=1 race", "r=1 exact", "fixed", "fixed, 2x epochs")]
+        if all(len(rows.get(name, {})) >= 2 for name in names):
+            break
+    else:
         return []
-    means = [np.mean([measures(row, known)[f"tau by {score}"] for row in rows[free].values()]) for score in SCORES]
+    free, exact, fixed, longer = names
+    means = [np.mean([measures(row, known)[f"tau by {score}"] for row in rows[fixed].values()]) for score in SCORES]
     floor, even = (kendalltau(each, known.mean).statistic for each in (known.flops, known.logarithms.sum(axis=1)))
     ahead = "ahead of" if means[2] > even else "not ahead of"
-    near = np.mean([measures(row, known)["tau at equal FLOPs by trend"] for row in rows[free].values()])
+    near = np.mean([measures(row, known)["tau at equal FLOPs by trend"] for row in rows[fixed].values()])
     near_even = tau_at_equal_flops(known.logarithms.sum(axis=1), known)
 
     def said(first: str, second: str) -> str:
@@ -113,7 +120,7 @@ def _reading(rows: dict[str, Any], known: Truth) -> list[str]:
 
     return [
         "",
-        "In words, for supernets that are trained as a search trains them by default:",
+        f"In words, for supernets that are trained as a search trains them by default ({ending}):",
         "",
         f"- Ranked by trend, tau is {means[2]:.2f}; by accuracy {means[0]:.2f}, by loss {means[1]:.2f}, by FLOPs alone"
         f" {floor:.2f}. So the default search takes the best width of a trend, not the highest score.",
@@ -139,16 +146,23 @@ def _head(*before: str, after: tuple[str, ...] = ()) -> list[str]:
 
 def _questions(rows: dict[str, Any], known: Truth) -> list[str]:
     """Locally free against fixed and race against exact, under every way to sample widths that has both."""
-    lines = ["", "Locally free or fixed, race or exact:", ""]
+    lines = ["", "Locally free or fixed, race or exact, and how channels are sorted:", ""]
     lines += _head("difference", "widths", "ranked by", "seeds")
-    for question, first, second in QUESTIONS:
-        for sampled, ending in SAMPLED.items():
-            names = first.format(ending), second.format(ending)
-            num_pairs = len(set(rows.get(names[0], {})) & set(rows.get(names[1], {})))
-            for score in SCORES if num_pairs else ():
-                found = [difference(rows, *names, known, f"{kind} by {score}") for kind in KINDS]
-                cells = [cell_of(each, digits) for each, digits in zip(found, DIGITS, strict=True)]
-                lines.append(f"| {question} | {sampled} | {score} | {num_pairs} | {' | '.join(cells)} |")
+    asked = [
+        (question, sampled, first.format(ending), second.format(ending))
+        for question, first, second in QUESTIONS
+        for sampled, ending in SAMPLED.items()
+    ]
+    asked += [
+        (f"{way}, sorted by readers - by all weights", FULL_FIRST, f"{way}, {FULL_FIRST}", f"{way}, {EARLIER}")
+        for way in ("fixed", "r=1 race")
+    ]
+    for question, sampled, *names in asked:
+        num_pairs = len(set(rows.get(names[0], {})) & set(rows.get(names[1], {})))
+        for score in SCORES if num_pairs else ():
+            found = [difference(rows, *names, known, f"{kind} by {score}") for kind in KINDS]
+            cells = [cell_of(each, digits) for each, digits in zip(found, DIGITS, strict=True)]
+            lines.append(f"| {question} | {sampled} | {score} | {num_pairs} | {' | '.join(cells)} |")
     return lines
 
 

@@ -57,7 +57,7 @@ WAYS = {
     "fixed, full network first": Way(training=FULL_FIRST),
     "r=1 race, full network first": Way(replace(FIXED, r=1), FULL_FIRST),
     "r=1 exact, full network first": Way(replace(FIXED, r=1, choice="exact"), FULL_FIRST),
-    "fixed, full network first, 2x epochs": Way(training=FULL_FIRST, epochs=2.0),
+    "fixed, 2x epochs, full network first": Way(training=FULL_FIRST, epochs=2.0),
     "fixed, sandwich": Way(training={"sandwich": 2}, epochs=0.25),
 }
 """The sandwich rule trains four widths a step, so it gets a quarter of the epochs."""
