@@ -96,6 +96,14 @@ def test_widths_stay_within_some_times_of_uniform_ones(farthest, best):
     assert rows[0].tolist() == best  # uniform is 20 and 20
 
 
+def test_with_few_bins_uniform_widths_may_have_been_cut_by_almost_one():
+    """Uniform is 1 of 4 bins, almost 2 before rounding; twice that is 3, not 2."""
+    space = feasible([4, 4, 4, 4], 7)
+    assert space.uniform().tolist() == [1, 1, 1, 1]
+    rows = best_of_trend(space, np.array([1.0, 0.01, 0.01, 0.01]), 2.0)
+    assert rows[0, 0] == 3
+
+
 def test_scores_on_the_way_say_how_far_the_fit_is_right():
     """All scores about uniform widths say that the second group is worth little; much less of it is fatal."""
     space = feasible([64, 64], 40)
@@ -108,7 +116,7 @@ def test_scores_on_the_way_say_how_far_the_fit_is_right():
 
     scored = sample_balanced(space, 300, 0.05, np.random.default_rng(0))
     assert (scored[:, 1] >= 11).all()
-    assert settled(Trend(spread=0.05), space, cliff)[0].tolist() == [26, 14]
+    assert settled(Trend(spread=0.05), space, cliff)[0].tolist() == [27, 13]
     assert settled(Trend(spread=0.05), space, easy)[0].tolist() == [30, 10]
 
 

@@ -104,8 +104,9 @@ def best_of_trend(feasible: Feasible, worths: FloatArray, farthest: float) -> In
     farthest: how many times narrower or wider than these they may be.
     """
     uniform = feasible.uniform()
-    low = np.maximum(np.ceil(uniform / farthest), 1).astype(np.int64)
-    high = np.minimum(np.floor(uniform * farthest), feasible.num_bins).astype(np.int64)
+    rounded = 0.5 if farthest > 1 else 0.0  # uniform widths are cut to whole bins, which matters where there are few
+    low = np.maximum(np.ceil((uniform - rounded) / farthest), 1).astype(np.int64)
+    high = np.minimum(np.floor((uniform + rounded) * farthest), feasible.num_bins).astype(np.int64)
     seen: dict[tuple[int, ...], float] = {}
     current, value = uniform, _worth(feasible, worths, uniform[None])[0]
     while True:
