@@ -105,6 +105,7 @@ def _reading(rows: dict[str, Any], known: Truth) -> list[str]:
     else:
         return []
     free, exact, fixed, longer = names
+    was = " (but their channels are sorted by all weights, as before)" if ending == EARLIER else ""
     means = [np.mean([measures(row, known)[f"tau by {score}"] for row in rows[fixed].values()]) for score in SCORES]
     floor, even = (kendalltau(each, known.mean).statistic for each in (known.flops, known.logarithms.sum(axis=1)))
     ahead = "ahead of" if means[2] > even else "not ahead of"
@@ -120,7 +121,7 @@ def _reading(rows: dict[str, Any], known: Truth) -> list[str]:
 
     return [
         "",
-        f"In words, for supernets that are trained as a search trains them by default ({ending}):",
+        f"In words, for supernets that are trained as a search does by default{was}:",
         "",
         f"- Ranked by trend, tau is {means[2]:.2f}; by accuracy {means[0]:.2f}, by loss {means[1]:.2f}, by FLOPs alone"
         f" {floor:.2f}. So the default search takes the best width of a trend, not the highest score.",

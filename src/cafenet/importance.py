@@ -18,37 +18,55 @@ from cafenet.calling import copy_of, named_tensors, unwrap
 from cafenet.layout import IntArray, Layout
 from cafenet.space import WidthSpace
 
-_NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 _READERS = (_ConvNd, nn.Linear, nn.MultiheadAttention, nn.RNNBase)
 """Layers whose weights have what they are given in their second dimension, transposed convolutions in their first."""
+_DEAD = 1e-4
+"""The square of a normalisation's factor, relative to the mean, below which a channel says nothing."""
 
 
 def unit_importance(space: WidthSpace, model: nn.Module | None = None) -> list[npt.NDArray[np.float64]]:
     """Per group, how much each unit weighs: the mean square of its weights in each slot, relative to the slot's mean.
 
-    Where units are normalised, the size of the weights that make them says nothing, since the normalisation takes it
-    away. There only the weights of the layers that read them count.
+    Where batch norm takes the size of the weights away that make a channel, only the weights of the layers that read
+    it count. What batch norm multiplies with adds nothing to that, unless it is close to zero.
     """
     layout = space.layout
     source = unwrap(space.model if model is None else model)
-    total, read = np.zeros((2, layout.num_units))
-    is_normalised, is_read = np.zeros((2, layout.num_units), dtype=bool)
-    for name, parameter in source.named_parameters():
-        if name.endswith("bias"):
-            continue
+    total, read, factor = np.zeros((3, layout.num_units))
+    is_read, is_normalised, has_factor = np.zeros((3, layout.num_units), dtype=bool)
+    parameters = dict(source.named_parameters())
+    for name, axes in layout.axes.items():
         owner = source.get_submodule(name.rpartition(".")[0])
-        for dim, pattern in layout.axes.get(name, {}).items():
+        for dim, pattern in axes.items():
             units = layout.patterns[pattern]
-            share = _shares_of_units(parameter, dim, units, layout.num_units)
+            held = units[units >= 0]
+            if _normalises(owner):
+                is_normalised[held] = True
+            if name.endswith("bias") or name not in parameters:
+                continue
+            share = _shares_of_units(parameters[name], dim, units, layout.num_units)
             total += share
-            if isinstance(owner, _READERS) and dim == (0 if isinstance(owner, _ConvTransposeNd) else 1):
+            if _normalises(owner):
+                factor += share
+                has_factor[held] = True
+            elif _reads(owner, dim):
                 read += share
-                is_read[units[units >= 0]] = True
-            if isinstance(owner, _NORMS):
-                is_normalised[units[units >= 0]] = True
+                is_read[held] = True
+    read[has_factor & (factor < _DEAD)] = 0.0
     importance = np.where(is_normalised & is_read, read, total)
     edges = layout.first_units
     return [importance[edges[number] : edges[number + 1]] for number in range(len(space.groups))]
+
+
+def _normalises(layer: nn.Module) -> bool:
+    """Each channel or group of channels by itself; layer norm keeps how large they are beside each other."""
+    return isinstance(layer, (_NormBase, nn.GroupNorm)) or hasattr(layer, "running_mean")
+
+
+def _reads(layer: nn.Module, dim: int) -> bool:
+    if isinstance(layer, _ConvNd) and layer.groups == layer.in_channels > 1:  # depthwise: it makes channels anew
+        return False
+    return isinstance(layer, _READERS) and dim == (0 if isinstance(layer, _ConvTransposeNd) else 1)
 
 
 def _shares_of_units(parameter: Tensor, dim: int, units: IntArray, num_units: int) -> npt.NDArray[np.float64]:
@@ -59,7 +77,7 @@ def _shares_of_units(parameter: Tensor, dim: int, units: IntArray, num_units: in
     varying = units >= 0
     count = np.bincount(units[varying], minlength=num_units)
     summed = np.bincount(units[varying], weights=weight[varying], minlength=num_units)
-    return summed / np.maximum(count, 1) / max(float(weight.mean()), 1e-12)
+    return summed / np.maximum(count, 1) / max(float(weight.mean()), 1e-24)
 
 
 def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.Module:

@@ -27,7 +27,7 @@ class SupernetConfig:
     pattern: Literal["locally_free", "bilateral"] = "locally_free"
     """Which channels stand for a width: the paper's way, or BCNet's two sides."""
     r: int = 0
-    """Offset of the locally free zone. 0 is the fixed pattern, which took least time and ended best where both were
+    """Offset of the locally free zone. 0 is the fixed pattern, which takes less time and ends alike in what was
     measured; the paper takes 1."""
     per_group: bool = False
     """Draw a pattern for each group instead of one for all."""
@@ -51,6 +51,8 @@ class SupernetConfig:
         for name, known in _KNOWN.items():
             if getattr(self, name) not in known:
                 raise BinError(f"{name} must be {' or '.join(known)}, but is {getattr(self, name)!r}")
+        if self.per_group and self.pattern == "locally_free" and self.r == 0:
+            raise BinError("per_group draws among a group's assignments, but with r = 0 there is one; raise r")
 
 
 def build_bins(space: WidthSpace, config: SupernetConfig, beta: float | None = None) -> Bins:

@@ -246,6 +246,7 @@ class Trainer(SteppedTraining):
             "step": self.step,
             "last_loss": self.last_loss,
             "model": self.supernet.model.state_dict(),
+            "order": torch.from_numpy(self.supernet.order),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "generator": self.supernet.generator.get_state(),
@@ -268,6 +269,8 @@ class Trainer(SteppedTraining):
         if saved is None:
             return
         self.supernet.model.load_state_dict(saved["model"])
+        if "order" in saved:  # which the weights are in, however it was decided
+            self.supernet.order = saved["order"].numpy()
         self.optimizer.load_state_dict(saved["optimizer"])
         self.scaler.load_state_dict(saved["scaler"])
         if self.teacher is not None and self.has_own_teacher:

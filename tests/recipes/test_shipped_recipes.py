@@ -19,7 +19,7 @@ from cafenet.recipes import as_tree, load_recipe, recipe_parser, recipe_text, sh
 from cafenet.retrain import train_model
 from cafenet.runs.workload import Workload
 from cafenet.stages import plan_stages
-from cafenet.supernet_config import build_supernet
+from cafenet.supernet_config import SupernetConfig, build_supernet
 from cafenet.train import train_supernet
 
 NAMES = list(shipped_recipes())
@@ -145,6 +145,13 @@ def test_the_supernet_and_a_slim_model_take_two_steps(name: str):
 
 
 # what the paper says
+
+
+def test_the_paper_shares_freely_and_the_default_does_not():
+    """Shipped recipes show the paper's sharing, and beside it the fixed pattern, which is the default."""
+    assert SupernetConfig().r == 0
+    names = list(shipped_recipes())
+    assert {name: shipped(name).supernet.r for name in names} == dict.fromkeys(names, 1)
 
 
 @pytest.mark.parametrize("name", PAPER)

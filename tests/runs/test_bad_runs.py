@@ -83,6 +83,11 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
             ["--train.distill.weight=0.9", "--train.full_share=0"],
             "train.distill learns from a trained network, but fresh weights are not",
         ),
+        (
+            ["--train.random_share=0.5", "--supernet.r=0"],
+            "train.random_share is 0.5, but with supernet.r 0 there is one candidate; raise supernet.r",
+        ),
+        (["--supernet.per_group=true", "--supernet.r=0"], "but with r = 0 there is one; raise r"),
         (["--retrain.train.seed=3"], "retrain.train.seed must be left out, since retrain.seeds decides"),
         (["--train.num_workers=2"], "train.num_workers must be left out, since data.num_workers decides"),
         (["--retrain.train.label_smoothing=2"], "label_smoothing must lie in [0, 1), but is 2"),

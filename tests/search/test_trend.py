@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from searching import binned, every_vector, feasible
 
+from cafenet.bins import Bins, GroupBins
 from cafenet.errors import ScoringError
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
@@ -96,12 +97,21 @@ def test_widths_stay_within_some_times_of_uniform_ones(farthest, best):
     assert rows[0].tolist() == best  # uniform is 20 and 20
 
 
-def test_with_few_bins_uniform_widths_may_have_been_cut_by_almost_one():
-    """Uniform is 1 of 4 bins, almost 2 before rounding; twice that is 3, not 2."""
+def test_with_few_bins_rounding_of_uniform_widths_is_allowed_for():
+    """Uniform is 1 of 4 bins, 1.4 before rounding; twice that is 3, not 2."""
     space = feasible([4, 4, 4, 4], 7)
     assert space.uniform().tolist() == [1, 1, 1, 1]
     rows = best_of_trend(space, np.array([1.0, 0.01, 0.01, 0.01]), 2.0)
     assert rows[0, 0] == 3
+
+
+def test_the_limit_is_on_channels_whatever_the_first_bin_holds():
+    """Uniform is 24 of 64 channels; half of that are 12, in a first bin of 8 channels and bins of 4, and twice 48."""
+    bins = Bins((GroupBins("a", 64, 8, 4), GroupBins("b", 64, 8, 4)))
+    space = Feasible(bins, {"flops": lambda widths: widths.sum(axis=-1)}, Budget("b", (Cap("flops", 48),)))
+    assert bins.widths(space.uniform()).tolist() == [24, 24]
+    rows = best_of_trend(space, np.array([1.0, 0.01]), 2.0)
+    assert bins.widths(rows[0]).tolist() == [36, 12]
 
 
 def test_scores_on_the_way_say_how_far_the_fit_is_right():

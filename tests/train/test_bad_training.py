@@ -229,9 +229,10 @@ def test_a_band_that_is_none(band):
         ({"pattern": "fixed"}, "pattern must be locally_free or bilateral, but is 'fixed'"),
         ({"bins": "unifrm"}, "bins must be flops_sensitive or uniform, but is 'unifrm'"),
         ({"choice": "exct"}, "choice must be race or exact, but is 'exct'"),
+        ({"per_group": True}, "per_group draws among a group's assignments, but with r = 0 there is one; raise r"),
     ],
 )
-def test_names_that_a_supernet_does_not_know(options, message):
+def test_options_that_a_supernet_does_not_know_or_that_do_nothing(options, message):
     with pytest.raises(BinError, match=message):
         SupernetConfig(**options)
 

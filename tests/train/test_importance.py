@@ -24,17 +24,43 @@ def test_the_strongest_filter_comes_first():
     assert model[0].weight.flatten().tolist() == [1.0, 2.0, 6.0]
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-def test_where_channels_are_normalised_those_who_read_them_decide(transposed):
+def importance_between(norm, *, transposed=False, depthwise=False):
+    """Of three channels that weigh 1, 2 and 6 where they are made, and 1 + 4, 9 + 1 and 0 where they are read."""
     reader = nn.ConvTranspose2d(3, 2, 1, bias=False) if transposed else nn.Conv2d(3, 2, 1, bias=False)
-    model = nn.Sequential(nn.Conv2d(1, 3, 1, bias=False), nn.BatchNorm2d(3), nn.ReLU(), reader)
+    between = [nn.Conv2d(3, 3, 1, groups=3, bias=False)] if depthwise else []
+    model = nn.Sequential(nn.Conv2d(1, 3, 1, bias=False), *between, norm, nn.ReLU(), reader)
     read = torch.tensor([[1.0, 3.0, 0.0], [2.0, 1.0, 0.0]])
     with torch.no_grad():
         model[0].weight.copy_(torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1, 1))
         reader.weight.copy_((read.T if transposed else read).reshape(reader.weight.shape))
-    space = cafenet.trace(model, torch.randn(1, 1, 4, 4))
-    (importance,) = unit_importance(space)
-    np.testing.assert_allclose(importance, [1, 2, 0])  # 1 + 4, 9 + 1 and 0, of 5 on average
+    (importance,) = unit_importance(cafenet.trace(model, torch.randn(1, 1, 4, 4)))
+    return importance
+
+
+@pytest.mark.parametrize("options", [{}, {"transposed": True}, {"depthwise": True}])
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d(3), nn.BatchNorm2d(3, affine=False), nn.SyncBatchNorm(3)])
+def test_where_channels_are_normalised_those_who_read_them_decide(norm, options):
+    np.testing.assert_allclose(importance_between(norm, **options), [1, 2, 0])  # of 5 on average
+
+
+def test_where_nothing_is_normalised_all_weights_count():
+    np.testing.assert_allclose(importance_between(nn.Identity()), [1 + 3 / 41, 2 + 12 / 41, 108 / 41])
+
+
+def test_layer_norm_keeps_how_large_channels_are_beside_each_other():
+    model = nn.Sequential(nn.Linear(1, 3, bias=False), nn.LayerNorm(3), nn.Linear(3, 1, bias=False))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[0.0], [1.0], [2.0]]))
+        model[2].weight.fill_(1.0)
+    (importance,) = unit_importance(cafenet.trace(model, torch.randn(2, 1)))
+    assert importance.argmin() == 0
+
+
+def test_a_channel_that_its_normalisation_silences_comes_last():
+    norm = nn.BatchNorm2d(3)
+    with torch.no_grad():
+        norm.weight.copy_(torch.tensor([0.3, 0.001, 2.0]))
+    np.testing.assert_allclose(importance_between(norm), [1, 0, 0])
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "shufflenet_v2_x0_5", "densenet121", "regnet_y_400mf"])

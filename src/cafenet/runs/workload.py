@@ -72,6 +72,11 @@ class Workload:
                 "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
             )
         problems += _without_effect(recipe)
+        if recipe.train.random_share and recipe.supernet.pattern == "locally_free" and recipe.supernet.r == 0:
+            problems.append(
+                f"train.random_share is {recipe.train.random_share}, but with supernet.r 0 there is one candidate; "
+                "raise supernet.r"
+            )
         if recipe.train.distill and recipe.train.full_share == 0 and not recipe.supernet.sort_by_importance:
             problems.append(
                 "train.distill learns from a trained network, but fresh weights are not; give train.full_share more "
@@ -261,7 +266,7 @@ class Workload:
             "greedy": search.greedy,
             "trend": search.trend,
         }
-        supernet = replace(recipe.supernet, pattern="locally_free", r=0) if fixed else recipe.supernet
+        supernet = replace(recipe.supernet, pattern="locally_free", r=0, per_group=False) if fixed else recipe.supernet
         training = replace(recipe.train, seed=recipe.seed)
         return Job(
             train=self.loader(self.train, augmented_batch=training.batch_size),

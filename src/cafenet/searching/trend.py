@@ -25,7 +25,7 @@ _RIDGE = 0.05
 _LEAST_WORTH = 0.1
 """Of the mean worth: wider never hurts, whatever noise says."""
 _WAY = (1.0, 1.5, 2.0)
-"""How many times narrower or wider than uniform ones the widths on the way may be. Four times ended no better."""
+"""How many times narrower or wider than uniform ones the widths on the way may be, about."""
 _LEAST_USED = 0.6
 """Of the budget, by widths that are scored."""
 _CLIFF = 3.0
@@ -104,9 +104,7 @@ def best_of_trend(feasible: Feasible, worths: FloatArray, farthest: float) -> In
     farthest: how many times narrower or wider than these they may be.
     """
     uniform = feasible.uniform()
-    rounded = 0.5 if farthest > 1 else 0.0  # uniform widths are cut to whole bins, which matters where there are few
-    low = np.maximum(np.ceil((uniform - rounded) / farthest), 1).astype(np.int64)
-    high = np.minimum(np.floor((uniform + rounded) * farthest), feasible.num_bins).astype(np.int64)
+    low, high = _limits(feasible, uniform, farthest)
     seen: dict[tuple[int, ...], float] = {}
     current, value = uniform, _worth(feasible, worths, uniform[None])[0]
     while True:
@@ -124,6 +122,17 @@ def best_of_trend(feasible: Feasible, worths: FloatArray, farthest: float) -> In
         current, value = rows[best], gains[best]
     ranked = sorted(seen, key=lambda row: (-seen[row], row))[:_NUM_SETTLED]
     return np.array(ranked, dtype=np.int64)
+
+
+def _limits(feasible: Feasible, uniform: IntArray, farthest: float) -> tuple[IntArray, IntArray]:
+    """The fewest and the most bins of each group, with half a bin more, since uniform widths were rounded to bins."""
+    if farthest == 1:
+        return uniform, uniform
+    smallest, width, next_width = (feasible.bins.widths(row) for row in (uniform * 0 + 1, uniform, uniform + 1))
+    size = next_width - width
+    low = np.ceil(((width - size / 2) / farthest - smallest) / size) + 1
+    high = np.floor(((width + size / 2) * farthest - smallest) / size) + 1
+    return np.maximum(low, 1).astype(np.int64), np.minimum(high, feasible.num_bins).astype(np.int64)
 
 
 def _worth(feasible: Feasible, worths: FloatArray, rows: IntArray) -> FloatArray:
