@@ -5,6 +5,7 @@ import pytest
 import torch
 from small import assert_same_state, built, config, data, log_of, supernet_of
 
+from cafenet import train
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
 from cafenet.importance import unit_importance
@@ -59,6 +60,15 @@ def test_an_interrupted_training_ends_as_one_that_was_not(stops, tmp_path):
     assert (result.steps, result.finished) == (STEPS, True)
     assert_same_state(continued.model, whole.model)
     assert (tmp_path / FULL_NETWORK / "model.pt").exists()
+
+
+def test_a_checkpoint_says_which_order_its_channels_are_in(tmp_path, monkeypatch):
+    """Another version may sort otherwise, but the weights that it continues from are in the order of their own."""
+    first, _ = trained_from_full(tmp_path, max_steps=20)
+    monkeypatch.setattr(train, "importance_order", lambda space, model: np.arange(space.layout.num_units))
+    continued, _ = trained_from_full(tmp_path)
+    np.testing.assert_array_equal(continued.order, first.order)
+    assert (np.diff(first.order) < 0).any()
 
 
 def test_both_parts_follow_the_schedule(tmp_path):
