@@ -25,10 +25,11 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
   of the original network, then {SPARSE_EPOCHS} of sparse training where the row says so, or {SUPERNET_EPOCHS} of
   CafeNet's supernet. FastNAS and the others do not train.
 - A budget is a cap. CafeNet uses it up; FastNAS and Torch-Pruning stay below it, by a twelfth in the worst cell.
-- Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and the rows that
-  say *fresh weights*, which train a supernet from the start.
+- Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and rows that say
+  *fresh weights*, where there are any: these train a supernet from the start.
 - Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored. {OURS} is the default search.
-- Search time is CPU time on one core, a shared supernet's training counted where it was trained.
+- Search time is the median of CPU time on one core, a shared supernet's training counted where it was trained, without
+  searches that were interrupted.
 - Mean and standard deviation over seeds. Differences are paired, with 95% intervals, bold where they do not hold zero;
   one seed says nothing. Cells that are not there yet were not measured."""
 
@@ -102,7 +103,7 @@ def _table(results: Results, network: str, percent: int) -> list[str]:
 def _cells(rows: dict[str, dict[str, Any]], name: str, full: int | None) -> list[str]:
     seeds = rows[name]
     flops = np.mean([row["flops"] for row in seeds.values()])
-    seconds = np.median([row["search_seconds"] for row in seeds.values()])
+    seconds = np.median([row["search_seconds"] for row in seeds.values() if row["search_seconds"] is not None])
     return [
         name,
         str(len(seeds)),
@@ -139,7 +140,7 @@ def _changes(results: Results) -> list[str]:
     for label, first, second in (
         ("r=0 - r=1, both before", (" before", "r=0"), (" before", "r=1")),
         ("now - before, both r=0", ("", OURS), (" before", "r=0")),
-        ("now - before, r=1", ("", OURS), (" before", "r=1")),
+        ("now, r=0 - before, r=1", ("", OURS), (" before", "r=1")),
     ):
         cells = []
         for percent, key in columns:
