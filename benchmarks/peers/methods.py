@@ -71,6 +71,11 @@ def cafenet_free_t(task: Task, trained: nn.Module, percent: int, seed: int, plac
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), r=1)
 
 
+def cafenet_farther_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """By trend, to widths that lie farther from uniform ones."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=4.0))
+
+
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The same with all widths learning from the trained network, too."""
     distill = cafenet.DistillConfig()
@@ -166,6 +171,7 @@ METHODS: dict[str, Method] = {
     "CafeNet-E": cafenet_e,
     "CafeNet-R": cafenet_r,
     "CafeNet-T, r=1": cafenet_free_t,
+    "CafeNet-T, four times from uniform": cafenet_farther_t,
     "CafeNet-T, distilled": cafenet_distilled_t,
     "CafeNet-T, r=1, fresh weights": cafenet_fresh_t,
     "CafeNet-E, r=1, fresh weights": cafenet_fresh_e,

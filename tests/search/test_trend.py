@@ -128,6 +128,8 @@ def test_scores_on_the_way_say_how_far_the_fit_is_right():
     assert (scored[:, 1] >= 11).all()
     assert settled(Trend(spread=0.05), space, cliff)[0].tolist() == [27, 13]
     assert settled(Trend(spread=0.05), space, easy)[0].tolist() == [30, 10]
+    assert settled(Trend(spread=0.05, farthest=4.0), space, easy)[0].tolist() == [35, 5]
+    assert settled(Trend(spread=0.05, farthest=1.0), space, easy)[0].tolist() == [20, 20]
 
 
 def test_where_only_the_smallest_subnet_fits_it_is_scored():
@@ -145,7 +147,11 @@ def test_a_space_of_one_vector():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"samples": 0}, "samples must be at least 1"), ({"spread": 0.0}, "spread must be positive")],
+    [
+        ({"samples": 0}, "samples must be at least 1"),
+        ({"spread": 0.0}, "spread must be positive"),
+        ({"farthest": 0.5}, "farthest must be 1 or more, but got 0.5"),
+    ],
 )
 def test_wrong_options(options, message):
     with pytest.raises(ScoringError, match=message):

@@ -24,8 +24,8 @@ _RIDGE = 0.05
 """Share of the widths' own variance that is added to it."""
 _LEAST_WORTH = 0.1
 """Of the mean worth: wider never hurts, whatever noise says."""
-_WAY = (1.0, 1.5, 2.0)
-"""How many times narrower or wider than uniform ones the widths on the way may be, about."""
+_WAY = (1.0, 1.5, 2.0, 3.0, 4.0)
+"""How many times narrower or wider than uniform ones the widths on the way may be, about, up to `Trend.farthest`."""
 _LEAST_USED = 0.6
 """Of the budget, by widths that are scored."""
 _CLIFF = 3.0
@@ -40,12 +40,20 @@ class Trend:
 
     samples: int = 300
     spread: float = 0.3
+    farthest: float = 2.0
+    """How many times narrower or wider than in uniform widths a group may become, about."""
 
     def __post_init__(self) -> None:
+        if not self.farthest >= 1:
+            raise ScoringError(f"farthest must be 1 or more, but got {self.farthest}")
         if self.samples < 1:
             raise ScoringError(f"samples must be at least 1, but got {self.samples}")
         if not self.spread > 0:
             raise ScoringError(f"spread must be positive, but got {self.spread}")
+
+    @property
+    def _way(self) -> list[float]:
+        return [*(each for each in _WAY if each < self.farthest), self.farthest]
 
     @property
     def name(self) -> str:
@@ -54,7 +62,7 @@ class Trend:
 
     def num_widths(self, feasible: Feasible) -> int:
         """As many as asked for and those on the way, or all that there are."""
-        return min(self.samples + len(_WAY), feasible.bins.search_space_size)
+        return min(self.samples + len(self._way), feasible.bins.search_space_size)
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> SettledProposals:
         """One proposal, none of which may be dropped; another on the way that the fit shows; returns best first."""
@@ -63,7 +71,7 @@ class Trend:
         logarithms = np.log(feasible.bins.widths(taken))
         worths = fit_worths(logarithms, values)
         error = float(np.std(values - logarithms @ worths))
-        liked = {tuple(rows[0]): rows for rows in (best_of_trend(feasible, worths, farthest) for farthest in _WAY)}
+        liked = {tuple(rows[0]): rows for rows in (best_of_trend(feasible, worths, farthest) for farthest in self._way)}
         on_the_way = np.array(list(liked), dtype=np.int64)
         values = yield Proposal(on_the_way, num_kept=len(on_the_way), is_own_contest=True, label="on the way")
         is_cliff = values < values[0] - _CLIFF * error
