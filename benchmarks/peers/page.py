@@ -41,8 +41,8 @@ WHY = """
   other weights and batches, so every method has four trainings a seed there (`--trainings 4`), and a difference of less
   than a point is no difference. CafeNet's widths, whose blocks are three or four channels wide inside, are no better
   than uniform ones when they are trained from scratch, and 4 points better when they go on from the supernet's weights.
-- On the small MobileNetV2 at 25%, FastNAS is ahead after fine-tuning. It keeps the trained network's weights, which have
-  learned more there than the supernet's leading channels, and its own widths suit them.
+- On the small MobileNetV2 at 25%, FastNAS is ahead after fine-tuning. It keeps the trained network's weights, which
+  have learned more there than the supernet's leading channels, and its own widths suit them.
 - How far from uniform widths is right depends on the budget and on what follows: *four times from uniform* is no worse
   at 50% where it was measured, and was worse after fine-tuning at 25% (the last changes, below)."""
 
