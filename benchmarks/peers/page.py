@@ -44,7 +44,8 @@ WHY = """
 - On the small MobileNetV2 at 25%, FastNAS is ahead after fine-tuning. It keeps the trained network's weights, which
   have learned more there than the supernet's leading channels, and its own widths suit them.
 - How far from uniform widths a trend should go is not settled. *Four times from uniform*, on the same supernets of the
-  VGG and the ResNet, is not clearly better or worse; at 25% a cliff in the scores stops most of these searches at twice."""
+  VGG and the ResNet, is not clearly better or worse. At 25% a cliff in the scores stops four of six such searches at
+  twice; the ResNet's widths are the same there, and what differs from scratch is the noise of single trainings."""
 
 
 CHANGES = """
