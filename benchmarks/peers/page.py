@@ -136,19 +136,16 @@ def _changes(results: Results) -> list[str]:
     columns = [(percent, key) for percent in PERCENTS for key in ("scratch", "finetuned")]
     titles = " | ".join(f"{percent}%, {key.replace('finetuned', 'fine-tuned')}" for percent, key in columns)
     lines = [CHANGES, f"| difference | {titles} |", "| --- |" + " ---: |" * len(columns)]
-    for label, first, second in (
+    for label, *both in (
         ("r=0 - r=1, both before", (" before", "r=0"), (" before", "r=1")),
         ("now - before, both r=0", ("", OURS), (" before", "r=0")),
         ("now, r=0 - before, r=1", ("", OURS), (" before", "r=1")),
     ):
         cells = []
         for percent, key in columns:
-            pairs = []
-            for network in BUILDERS:
-                one, other = (found_by(results, network, percent, when).get(name, {}) for when, name in (first, second))
-                pairs += [(one[seed][key], other[seed][key]) for seed in sorted(set(one) & set(other))]
-            found = compare_paired(*map(list, zip(*pairs, strict=True))) if pairs else None
-            cells.append(f"{cell_of(found)} ({len(pairs)})")
+            rows = [[found_by(results, each, percent, when).get(name, {}) for when, name in both] for each in BUILDERS]
+            found = _paired(rows, key)
+            cells.append(f"{cell_of(found)} ({found.num_pairs if found else 0})")
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return lines
 
@@ -178,11 +175,12 @@ def _difference(tables: list[dict[str, Any]], name: str, key: str = "scratch") -
 
 def _compared(tables: list[dict[str, Any]], name: str, key: str) -> PairedDifference | None:
     """Ours minus a method, paired by network and seed."""
-    pairs = [
-        (rows[OURS][seed][key], rows[name][seed][key])
-        for rows in tables
-        for seed in sorted(set(rows.get(OURS, {})) & set(rows.get(name, {})))
-    ]
+    return _paired([[rows.get(each, {}) for each in (OURS, name)] for rows in tables], key)
+
+
+def _paired(both: list[list[dict[str, Any]]], key: str) -> PairedDifference | None:
+    """The first rows minus the second ones, network by network, of the seeds that both have."""
+    pairs = [(one[seed][key], other[seed][key]) for one, other in both for seed in sorted(set(one) & set(other))]
     return compare_paired(*map(list, zip(*pairs, strict=True))) if pairs else None
 
 
