@@ -38,9 +38,10 @@ WHY = """
 ## Where it is not clearly ahead
 
 - From scratch at 25%, the ResNet decides. Its trainings are noisy: the same widths end four points apart and more with
-  other weights and batches, so every method has four trainings a seed there (`--trainings 4`), and a difference of less
-  than a point is no difference. CafeNet's widths, whose blocks are three or four channels wide inside, are no better
-  than uniform ones when they are trained from scratch, and 4 points better when they go on from the supernet's weights.
+  other weights and batches, so the main rows have four trainings a seed there (`--trainings 4`), and a difference of
+  less than a point is no difference. CafeNet's widths, whose blocks are three or four channels wide inside, are no
+  better than uniform ones when they are trained from scratch, and 4 points better when they go on from the supernet's
+  weights.
 - On the small MobileNetV2 at 25%, FastNAS is ahead after fine-tuning. It keeps the trained network's weights, which
   have learned more there than the supernet's leading channels, and its own widths suit them.
 - How far from uniform widths a trend should go is not settled. *Four times from uniform*, on the same supernets of the
