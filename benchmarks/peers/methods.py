@@ -76,6 +76,17 @@ def cafenet_farther_t(task: Task, trained: nn.Module, percent: int, seed: int, p
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=4.0))
 
 
+def cafenet_accuracy_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """By the trend of accuracies in place of losses."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, fit="score"))
+
+
+def cafenet_farther_accuracy_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """The same, farther from uniform widths."""
+    algorithm = cafenet.Trend(NUM_SEARCHED, farthest=4.0, fit="score")
+    return _from_trained(task, trained, percent, seed, place, algorithm)
+
+
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The same with all widths learning from the trained network, too."""
     distill = cafenet.DistillConfig()
@@ -172,6 +183,8 @@ METHODS: dict[str, Method] = {
     "CafeNet-R": cafenet_r,
     "CafeNet-T, r=1": cafenet_free_t,
     "CafeNet-T, four times from uniform": cafenet_farther_t,
+    "CafeNet-T, fitted to accuracies": cafenet_accuracy_t,
+    "CafeNet-T, fitted to accuracies, four times": cafenet_farther_accuracy_t,
     "CafeNet-T, distilled": cafenet_distilled_t,
     "CafeNet-T, r=1, fresh weights": cafenet_fresh_t,
     "CafeNet-E, r=1, fresh weights": cafenet_fresh_e,

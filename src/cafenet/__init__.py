@@ -26,6 +26,7 @@ from cafenet.errors import (
 from cafenet.evaluate import evaluate
 from cafenet.export import export_model
 from cafenet.importance import sort_by_importance
+from cafenet.kernels import keep_kernels
 from cafenet.models import load_model
 from cafenet.optim import OptimizerConfig, ScheduleConfig
 from cafenet.pairing import PairedDifference, compare_paired
@@ -46,6 +47,8 @@ from cafenet.supernet_config import SupernetConfig
 from cafenet.trace import trace
 from cafenet.train import TrainConfig, train_supernet
 from cafenet.verify import Verification, verify
+
+keep_kernels()
 
 try:
     __version__ = version("cafenet")
