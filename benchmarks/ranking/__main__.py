@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 
 import torch
+from benchmarks.places import ROOT
 from benchmarks.ranking.labels import label
 from benchmarks.ranking.networks import BUILDERS, NUM_WIDTHS, task
 from benchmarks.ranking.page import markdown
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY")
     parser.add_argument("--seeds", type=int, default=16, help="supernets of each way (%(default)s)")
     parser.add_argument("--shard", default="0/1", help="I/N: only every N-th width or seed, from I on")
+    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-ranking", help="of full networks")
     parser.add_argument("--output", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -39,8 +41,8 @@ def main() -> None:
         if "labels" in options.steps:
             label(results, task(name), range(options.label_seeds), range(NUM_WIDTHS)[first::step])
         if "supernets" in options.steps:
-            rank(results, task(name), options.ways, range(options.seeds)[first::step])
-    (HERE.parents[1] / "docs" / "ranking.md").write_text(markdown(results), encoding="utf-8")
+            rank(results, task(name), options.ways, range(options.seeds)[first::step], options.cache)
+    (ROOT / "docs" / "ranking.md").write_text(markdown(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE
-from benchmarks.ranking.networks import BETA, Task
+from benchmarks.ranking.networks import BETA, SIZE, Task
 from benchmarks.search_results import Results
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from cafenet.calling import training_mode
@@ -17,24 +19,24 @@ from cafenet.data import eval_loader, train_loader
 from cafenet.examples import Examples, hold_examples
 from cafenet.optim import OptimizerConfig
 from cafenet.recalibration import PreparedSubnet
-from cafenet.retrain import initialised
+from cafenet.retrain import initialised, train_model
 from cafenet.supernet import Supernet
 from cafenet.supernet_config import SupernetConfig, build_supernet
 from cafenet.train import TrainConfig, train_supernet
 
-EPOCHS = 30
-NUM_CALIBRATION, EVAL_BATCH = 512, 256
+FULL_EPOCHS, EPOCHS = 4.5, 10.5
+"""Of the full network, then of the supernet: a search's shares of 15 epochs."""
+NEAR: dict[str, Any] = {"flops_band": (0.35, 0.65), "spread": 0.3}
+"""Widths about half the FLOPs, as a search for that budget samples them."""
+NUM_CALIBRATION, NUM_VALIDATION, EVAL_BATCH = 512, 2000, 256
 BALANCED = (0.5, 0.7, 1.0)
 """Shares of all groups whose accuracy tells whether a supernet makes use of more channels."""
-FIXED = SupernetConfig(r=0, beta=BETA)
-NEAR: dict[str, Any] = {"flops_band": (0.3, 0.7), "spread": 0.3}
-FULL_FIRST = NEAR | {"full_share": 0.3}
-"""Near the budgets too; both are the default of a search."""
+FIXED = SupernetConfig(r=0, beta=BETA, sort_by_importance=True)
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to train a supernet."""
+    """A way to train a supernet that begins with a trained network."""
 
     supernet: SupernetConfig = FIXED
     training: dict[str, Any] = field(default_factory=dict)
@@ -46,60 +48,57 @@ WAYS = {
     "fixed": Way(),
     "r=1 race": Way(replace(FIXED, r=1)),
     "r=1 exact": Way(replace(FIXED, r=1, choice="exact")),
-    "fixed, 2x epochs": Way(epochs=2.0),
+    "fixed, 1.5x epochs": Way(epochs=1.5),
     "r=1 random candidates": Way(replace(FIXED, r=1), {"random_share": 1.0}),
     "r=2 race": Way(replace(FIXED, r=2)),
     "r=2 exact": Way(replace(FIXED, r=2, choice="exact")),
     "bilateral": Way(replace(FIXED, pattern="bilateral")),
-    "fixed, near the budgets": Way(training=NEAR),
-    "r=1 race, near the budgets": Way(replace(FIXED, r=1), NEAR),
-    "r=1 exact, near the budgets": Way(replace(FIXED, r=1, choice="exact"), NEAR),
-    "fixed, full network first": Way(training=FULL_FIRST),
-    "r=1 race, full network first": Way(replace(FIXED, r=1), FULL_FIRST),
-    "r=1 exact, full network first": Way(replace(FIXED, r=1, choice="exact"), FULL_FIRST),
-    "fixed, 2x epochs, full network first": Way(training=FULL_FIRST, epochs=2.0),
     "fixed, sandwich": Way(training={"sandwich": 2}, epochs=0.25),
+    "fixed, over all widths": Way(training={"flops_band": None}),
+    "r=1 race, over all widths": Way(replace(FIXED, r=1), {"flops_band": None}),
 }
 """The sandwich rule trains four widths a step, so it gets a quarter of the epochs."""
 
 
-def rank(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int]) -> None:
+def rank(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int], cache: Path) -> None:
     """Train and score what is missing, seed by seed, all ways of a seed before the next."""
     start = time.monotonic()
     for seed in seeds:
-        for name in names:
-            if str(seed) in results.rows(f"supernets {task.name}").get(name, {}):
-                continue
-            row = ranked(task, WAYS[name], seed)
+        known = results.rows(f"supernets {task.name}")
+        missing = [name for name in names if str(seed) not in known.get(name, {})]
+        trained = full_network(task, seed, cache / f"{task.name}-{seed}") if missing else None
+        for name in missing:
+            row = ranked(task, trained, WAYS[name], seed)
             results.add(f"supernets {task.name}", name, row, str(seed))
             minutes = (time.monotonic() - start) / 60
             print(f"{task.name}, {name}, seed {seed}: {row['train_seconds']:.0f} s ({minutes:.0f} min)", flush=True)
 
 
-def ranked(task: Task, way: Way, seed: int) -> dict[str, Any]:
+def full_network(task: Task, seed: int, directory: Path) -> nn.Module:
+    """What all supernets of a seed begin with; trained once."""
+    model, config = initialised(task.build(), seed), _config(FULL_EPOCHS, seed)
+    batches = train_loader(task.train, BATCH_SIZE, AUGMENTATION)
+    return train_model(model, torch.zeros(1, 3, SIZE, SIZE), batches, config, directory=directory, quiet=True)
+
+
+def ranked(task: Task, trained: nn.Module, way: Way, seed: int) -> dict[str, Any]:
     """Accuracy and loss of every width's best candidate on the validation images."""
-    supernet = build_supernet(initialised(task.build(), seed), task.space, way.supernet, seed=seed)
-    config = TrainConfig(
-        epochs=EPOCHS * way.epochs,
-        batch_size=BATCH_SIZE,
-        optimizer=OptimizerConfig(lr=0.1),
-        seed=seed,
-        **way.training,
-    )
+    supernet = build_supernet(trained, task.space, way.supernet, seed=seed)
+    config = replace(_config(EPOCHS * way.epochs, seed), **NEAR | way.training)
     start = time.process_time()
     train_supernet(supernet, train_loader(task.train, BATCH_SIZE, AUGMENTATION), config, quiet=True)
     train_seconds = time.process_time() - start
     start = time.process_time()
     calibration = hold_examples(eval_loader(task.train), "training data", num_examples=NUM_CALIBRATION)
-    validation = hold_examples(eval_loader(task.validation), "validation data")
+    validation = hold_examples(eval_loader(task.validation), "validation data", num_examples=NUM_VALIDATION)
     scores = [scored(supernet, row, calibration, validation) for row in task.taken]
     balanced = [np.maximum(1, np.rint(share * task.bins.num_bins).astype(np.int64)) for share in BALANCED]
     return {
         "train_seconds": round(train_seconds, 1),
         "score_seconds": round(time.process_time() - start, 1),
-        "accuracy": [round(accuracy, 3) for accuracy, _ in scores],
-        "loss": [round(loss, 5) for _, loss in scores],
-        "balanced": [round(scored(supernet, row, calibration, validation)[0], 3) for row in balanced],
+        "accuracy": [round(accuracy, 2) for accuracy, _ in scores],
+        "loss": [round(loss, 4) for _, loss in scores],
+        "balanced": [round(scored(supernet, row, calibration, validation)[0], 2) for row in balanced],
     }
 
 
@@ -119,3 +118,9 @@ def scored(supernet: Supernet, taken: Any, calibration: Examples, validation: Ex
     if supernet.pattern.averages:
         return float(accuracies.mean()), float(losses.mean())
     return float(accuracies.max()), float(losses.min())
+
+
+def _config(epochs: float, seed: int) -> TrainConfig:
+    return TrainConfig(
+        epochs=epochs, batch_size=BATCH_SIZE, optimizer=OptimizerConfig(lr=0.1), full_share=0.0, seed=seed
+    )
