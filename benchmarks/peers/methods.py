@@ -81,9 +81,15 @@ def cafenet_accuracy_t(task: Task, trained: nn.Module, percent: int, seed: int, 
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, fit="score"))
 
 
-def cafenet_farther_accuracy_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+def cafenet_before_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """By the trend of accuracies of widths that lie closer together."""
+    algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.3, fit="score")
+    return _from_trained(task, trained, percent, seed, place, algorithm)
+
+
+def cafenet_farther_before_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The same, farther from uniform widths."""
-    algorithm = cafenet.Trend(NUM_SEARCHED, farthest=4.0, fit="score")
+    algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.3, farthest=4.0, fit="score")
     return _from_trained(task, trained, percent, seed, place, algorithm)
 
 
@@ -184,7 +190,8 @@ METHODS: dict[str, Method] = {
     "CafeNet-T, r=1": cafenet_free_t,
     "CafeNet-T, four times from uniform": cafenet_farther_t,
     "CafeNet-T, fitted to accuracies": cafenet_accuracy_t,
-    "CafeNet-T, fitted to accuracies, four times": cafenet_farther_accuracy_t,
+    "CafeNet-T, as before": cafenet_before_t,
+    "CafeNet-T, as before, four times": cafenet_farther_before_t,
     "CafeNet-T, distilled": cafenet_distilled_t,
     "CafeNet-T, r=1, fresh weights": cafenet_fresh_t,
     "CafeNet-E, r=1, fresh weights": cafenet_fresh_e,

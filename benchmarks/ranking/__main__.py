@@ -2,6 +2,7 @@
 
     python -m benchmarks.ranking labels --network plain --shard 0/2      # some hours on one core in all
     python -m benchmarks.ranking supernets --network plain --ways fixed "r=1 race" --seeds 4
+    python -m benchmarks.ranking trends --seeds 8                        # which widths a trend should be fitted to
     python -m benchmarks.ranking page
 
 Results go to benchmarks/ranking/results.json after every training, also from several processes at once, and
@@ -17,15 +18,17 @@ from benchmarks.ranking.labels import label
 from benchmarks.ranking.networks import BUILDERS, NUM_WIDTHS, task
 from benchmarks.ranking.page import markdown
 from benchmarks.ranking.supernets import WAYS, rank
+from benchmarks.ranking.trends import fit_trends
 from benchmarks.search_results import Results
 
 HERE = Path(__file__).resolve().parent
+STEPS = ("labels", "supernets", "trends", "page")
 
 
 def main() -> None:
     """Do what is missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("steps", nargs="*", choices=("labels", "supernets", "page"), default=["labels", "supernets"])
+    parser.add_argument("steps", nargs="*", choices=STEPS, default=["labels", "supernets", "trends"])
     parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
     parser.add_argument("--label-seeds", type=int, default=2, help="trainings of each width (%(default)s)")
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY")
@@ -42,6 +45,8 @@ def main() -> None:
             label(results, task(name), range(options.label_seeds), range(NUM_WIDTHS)[first::step])
         if "supernets" in options.steps:
             rank(results, task(name), options.ways, range(options.seeds)[first::step], options.cache)
+        if "trends" in options.steps:
+            fit_trends(results, task(name), range(options.seeds)[first::step], options.cache)
     (ROOT / "docs" / "ranking.md").write_text(markdown(results), encoding="utf-8")
 
 

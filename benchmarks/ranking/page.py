@@ -1,65 +1,80 @@
 """docs/ranking.md, made of what was measured."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from benchmarks.intervals import cell_of
 from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
-from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_VALIDATION, NUM_WIDTHS, Task, task
+from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_WIDTHS, Task, task
 from benchmarks.ranking.ranking import (
     KINDS,
     PRIMARY,
     SCORES,
+    Measured,
     Truth,
     difference,
     measures,
-    regret,
-    regret_at_equal_flops,
-    tau_at_equal_flops,
+    measures_of,
     truth,
 )
-from benchmarks.ranking.supernets import EPOCHS, WAYS
+from benchmarks.ranking.supernets import EPOCHS, FULL_EPOCHS, NUM_VALIDATION, WAYS
+from benchmarks.ranking.trends import NUM_SAMPLES
 from benchmarks.search_results import Results
-from scipy.stats import kendalltau
 
 from cafenet.pairing import PairedDifference, compare_paired
-from cafenet.scoring import FloatArray
 
 DIGITS = (3, 3, 2, 2)
-AFTER = ("tau minus fixed", "tau minus by accuracy")
-QUESTIONS = (
-    ("r=1 - fixed, equal epochs", "r=1 race{}", "fixed{}"),
-    ("r=1 - fixed, equal time", "r=1 race{}", "fixed, 2x epochs{}"),
-    ("race - exact, r=1", "r=1 race{}", "r=1 exact{}"),
-)
-"""What the paper and its cost stand on, asked once for every way to sample widths."""
-FULL_FIRST, EARLIER = "full network first", "full network first, sorted by all weights"
-SAMPLED = {"uniform": ""} | {name: f", {name}" for name in ("near the budgets", FULL_FIRST, EARLIER)}
-NAMES = [*WAYS, *(f"{name}, sorted by all weights" for name in WAYS if FULL_FIRST in name)]
+DEFAULT = "trend of losses"
+"""What the default search ranks by."""
+QUESTIONS = {
+    "r=1 - fixed, equal epochs": ("r=1 race", "fixed"),
+    "r=1 - fixed, about equal time": ("r=1 race", "fixed, 1.5x epochs"),
+    "r=1: race - exact": ("r=1 race", "r=1 exact"),
+    "r=1: random candidates - best ones": ("r=1 random candidates", "r=1 race"),
+    "r=2 - fixed, equal epochs": ("r=2 race", "fixed"),
+    "r=2 - r=1, equal epochs": ("r=2 race", "r=1 race"),
+    "r=2: race - exact": ("r=2 race", "r=2 exact"),
+    "bilateral - fixed": ("bilateral", "fixed"),
+    "sandwich rule - fixed": ("fixed, sandwich", "fixed"),
+    "fixed: over all widths - near the budget": ("fixed, over all widths", "fixed"),
+    "over all widths: r=1 - fixed": ("r=1 race, over all widths", "fixed, over all widths"),
+}
+"""What the paper and its cost stand on."""
+INTRODUCTION = f"""\
+# Does a supernet rank widths as training from scratch does?
+
+Made by `make bench-ranking` (`python -m benchmarks.ranking`, which says how to restart and share it; `--ways` and
+`--seeds` rerun a row). CIFAR-10 at 16x16, {NUM_TRAIN:,} training images; {NUM_WIDTHS} widths between {BAND[0]:.0%} and
+{BAND[1]:.0%} of FLOPs. A label is the accuracy on the 5,000 test images after {LABEL_EPOCHS} epochs from scratch, the
+mean over seeds that no supernet has seen.
+
+- A supernet is trained as a search does by default: {FULL_EPOCHS:g} epochs of the full network, its channels sorted by
+  importance, then {EPOCHS:g} epochs of widths about half the FLOPs (or as many as its name says). All supernets of a
+  seed begin with the same full network. *Over all widths* samples uniformly over bins instead, as in the paper. The
+  sandwich rule trains four widths a step, for a quarter of the epochs.
+- It scores every width by its best candidate on {NUM_VALIDATION:,} validation images, batch norm recalibrated. Widths
+  are ranked by accuracy, by loss, or by the *trend* of either: the line that is fitted over the logarithms of the
+  groups' shares. The default search follows the trend of losses.
+- Tau is Kendall's, over all pairs of widths or over those whose FLOPs differ by no more than 3% of the full network's,
+  as in a search for one budget. Regret is the best label minus that of the width with the highest score, in points.
+- The primary metric, named before the first run, is {PRIMARY}. Differences are paired by seed, with 95% intervals,
+  bold where these do not hold zero. Training is in CPU seconds, without the full network's.
+- Two floors need no supernet: FLOPs, and the sum of the logarithms of the groups' shares.
+"""
+TRENDS = f"""\
+Which widths a trend should be fitted to (`python -m benchmarks.ranking trends`): {NUM_SAMPLES} widths drawn as the
+default search draws them, the logarithms of their groups' shares this far apart, scored by supernets of the fixed
+pattern; the trend then ranks the labelled widths, which it has not seen."""
+EARLIER = """\
+Supernets of 30 epochs in all, scored on 4,000 images, few seeds each: made by the same command at revision eb8067c
+(eace6e3 where channels are *sorted by all weights*). Without *near the budgets* or *full network first*, widths are
+sampled and supernets begun as in the paper."""
 
 
 def markdown(results: Results) -> str:
     """The page."""
-    lines = [
-        "# Does a supernet rank widths as training from scratch does?",
-        "",
-        "Made by `make bench-ranking` (`python -m benchmarks.ranking`, which says how to restart and share it).",
-        f"CIFAR-10 at 16x16, {NUM_TRAIN:,} training, {NUM_VALIDATION:,} validation and 5,000 test images;",
-        f"{NUM_WIDTHS} widths between {BAND[0]:.0%} and {BAND[1]:.0%} of FLOPs. A label is the test accuracy after",
-        f"{LABEL_EPOCHS} epochs from scratch. A supernet is trained for {EPOCHS} epochs (or as its name says); it",
-        "scores every width by its best candidate, batch norm recalibrated. Tau is Kendall's, over all pairs of",
-        "widths or over those whose FLOPs differ by no more than 3% of the full network's. Regret is the best label",
-        "minus that of the width with the highest score. Ranked by *trend*, widths take the value of the line that is",
-        "fitted to the accuracies over the logarithms of their groups' shares, as in the default search (added after",
-        f"the first results). The primary metric, named before the first run, is {PRIMARY}; differences are paired",
-        "by seed, with 95% intervals, bold where these do not hold zero. *Near the budgets* samples widths of 30% to",
-        "70% of FLOPs whose groups' shares lie close together (`flops_band`, `spread`). *Full network first* does so",
-        "too, after 0.3 of the epochs for the full network (`full_share`), as a search does (35% to 65%); its channels",
-        "are then sorted by the weights that read them. Rows that say *sorted by all weights* were measured by the",
-        "same command at revision eace6e3, before that change.",
-        "The others sample uniformly over bins, as in the paper. Two floors need no supernet: FLOPs, and the sum of",
-        "the logarithms of the groups' shares.",
-    ]
+    lines = [INTRODUCTION.rstrip()]
     for name in BUILDERS:
         lines += _network(results, task(name))
     return "\n".join(lines) + "\n"
@@ -72,99 +87,157 @@ def _network(results: Results, work: Task) -> list[str]:
     if known is None:
         return ["", f"## {work.name}", "", "No labels yet."]
     rows = results.rows(f"supernets {work.name}")
+    measured = _measured(rows, known)
     lines = [
         "",
         f"## {work.name}: {work.space.flops():,} FLOPs, {len(work.space.groups)} groups",
         "",
         f"{len(known.numbers)} widths labelled with {_seeds(known)}; labels {known.mean.min():.2f} to "
         f"{known.mean.max():.2f}%, median {np.median(known.mean):.2f}%.",
+        *_reading(measured, known),
         "",
-        *_head("no supernet"),
-        _floor("FLOPs alone", known.flops, known),
-        _floor("sum of logarithms", known.logarithms.sum(axis=1), known),
+        *_head("no supernet", *KINDS),
+        *(_row(name, _cells(measures_of(scores, known))) for name, scores in _floors(known).items()),
         "",
-        "| supernet | seeds | training, s | accuracy at 50, 70, 100% width |",
-        "| --- | ---: | ---: | ---: |",
+        *_head("supernet", "seeds", "training, s", "accuracy at 50, 70, 100% width"),
+        *(_training(name, rows[name]) for name in WAYS if name in rows),
     ]
-    lines += [_training(name, rows[name]) for name in NAMES if name in rows]
     for score in SCORES:
-        lines += ["", f"Ranked by {score}:", "", *_head("supernet", "seeds", after=AFTER)]
-        for name in (name for name in NAMES if name in rows):
-            cells = [name, str(len(rows[name])), *_means(rows[name], known, score)]
-            cells += [_minus_fixed(name, rows, known, score), _minus_accuracy(rows[name], known, score)]
-            lines.append(f"| {' | '.join(cells)} |")
-    return lines + _questions(rows, known) + _reading(rows, known)
+        lines += ["", f"Ranked by {score}:", "", *_head("supernet", "seeds", *KINDS)]
+        lines += [_row(name, _means(measured[name], score)) for name in WAYS if name in measured]
+    lines += [*_questions(measured), *_ways_to_rank(measured), *_trends(results, work, known)]
+    return [*lines, *_earlier(results, work, known)]
 
 
-def _reading(rows: dict[str, Any], known: Truth) -> list[str]:
-    """The tables in words, as far as the intervals go; of the default's way to sample widths."""
-    for ending in (FULL_FIRST, EARLIER):
-        names = [f"{name}, {ending}" for name in ("r=1 race", "r=1 exact", "fixed", "fixed, 2x epochs")]
-        if all(len(rows.get(name, {})) >= 2 for name in names):
-            break
-    else:
+def _measured(rows: dict[str, Any], known: Truth) -> Measured:
+    return {name: {seed: measures(row, known) for seed, row in seeds.items()} for name, seeds in rows.items()}
+
+
+def _floors(known: Truth) -> dict[str, Any]:
+    return {"FLOPs alone": known.flops, "sum of logarithms": known.logarithms.sum(axis=1)}
+
+
+def _reading(measured: Measured, known: Truth) -> list[str]:
+    """The tables in words, as far as the intervals go."""
+    if len(measured.get("fixed", {})) < 2:
         return []
-    free, exact, fixed, longer = names
-    was = " (but their channels are sorted by all weights, as before)" if ending == EARLIER else ""
-    means = [np.mean([measures(row, known)[f"tau by {score}"] for row in rows[fixed].values()]) for score in SCORES]
-    floor, even = (kendalltau(each, known.mean).statistic for each in (known.flops, known.logarithms.sum(axis=1)))
-    ahead = "ahead of" if means[2] > even else "not ahead of"
-    near = np.mean([measures(row, known)["tau at equal FLOPs by trend"] for row in rows[fixed].values()])
-    near_even = tau_at_equal_flops(known.logarithms.sum(axis=1), known)
-
-    def said(first: str, second: str) -> str:
-        texts = []
-        for score in ("accuracy", "trend"):
-            found = difference(rows, first, second, known, f"tau by {score}")
-            texts.append(f"by {score} {_verdict(found)}, {cell_of(found, 3)}")
-        return f"{'; '.join(texts)}; {found.num_pairs} seeds"
-
-    return [
+    taus = {score: _mean(measured["fixed"], f"tau by {score}") for score in SCORES}
+    near = _mean(measured["fixed"], f"tau at equal FLOPs by {DEFAULT}")
+    floors = {name: measures_of(scores, known) for name, scores in _floors(known).items()}
+    flops, even = floors["FLOPs alone"], floors["sum of logarithms"]
+    lines = [
         "",
-        f"In words, for supernets that are trained as a search does by default{was}:",
-        "",
-        f"- Ranked by trend, tau is {means[2]:.2f}; by accuracy {means[0]:.2f}, by loss {means[1]:.2f}, by FLOPs alone"
-        f" {floor:.2f}. So the default search takes the best width of a trend, not the highest score.",
-        f"- The sum of the groups' logarithms, which needs no supernet and prefers uniform widths, has {even:.2f}; the"
-        f" trend is {ahead} it. Among widths of about equal FLOPs, where a search decides, the trend has {near:.2f} and"
-        f" the sum {near_even:.2f}.",
-        f"- Tau of r=1 against the fixed pattern at equal epochs: {said(free, fixed)}.",
-        f"- The same at about equal time, the fixed pattern trained twice as long: {said(free, longer)}.",
-        f"- r=1 by the race against all candidates on the whole batch: {said(free, exact)}.",
+        f"- With the default, the fixed pattern, tau is {taus[DEFAULT]:.2f} by the trend of losses, "
+        f"{taus['trend of accuracies']:.2f} by that of accuracies, {taus['accuracy']:.2f} by accuracy and "
+        f"{taus['loss']:.2f} by loss; by FLOPs alone it is {flops['tau']:.2f}, and by the sum of logarithms, which "
+        f"prefers uniform widths, {even['tau']:.2f}. Among widths of about equal FLOPs, where a search decides, the "
+        f"trend of losses has {near:.2f}, FLOPs {flops['tau at equal FLOPs']:.2f} and the sum "
+        f"{even['tau at equal FLOPs']:.2f}.",
     ]
+    for question, names in QUESTIONS.items():
+        found = [difference(measured, *names, f"tau by {score}") for score in ("accuracy", DEFAULT)]
+        if found[0] is not None and found[0].num_pairs > 1:
+            texts = [f"by {s} {_verdict(each)}" for s, each in zip(("accuracy", "trend"), found, strict=True)]
+            lines.append(f"- {question}: {', '.join(texts)} ({found[0].num_pairs} seeds).")
+    return lines
 
 
-def _verdict(found: PairedDifference) -> str:
-    if not found.is_clear:
-        return "no clear difference"
-    return "better" if found.mean > 0 else "worse"
+def _verdict(found: PairedDifference | None) -> str:
+    assert found is not None
+    word = "no clear difference" if not found.is_clear else "better" if found.mean > 0 else "worse"
+    return f"{word}, {cell_of(found, 3)}"
 
 
-def _head(*before: str, after: tuple[str, ...] = ()) -> list[str]:
-    columns = [*before, *KINDS, *after]
+def _questions(measured: Measured) -> list[str]:
+    """What differs between ways to train, by the primary metric's score and by what the default ranks by."""
+    lines = ["", "Ways to train compared:", "", *_head("difference", "ranked by", "seeds", *KINDS)]
+    for question, names in QUESTIONS.items():
+        for score in ("accuracy", DEFAULT):
+            found = [difference(measured, *names, f"{kind} by {score}") for kind in KINDS]
+            if found[0] is not None:
+                lines.append(_row(question, [score, str(found[0].num_pairs), *_differences(found)]))
+    return lines
+
+
+def _ways_to_rank(measured: Measured) -> list[str]:
+    """The same supernets, ranked in two ways."""
+    pairs = (("loss", "accuracy"), ("trend of accuracies", "accuracy"), (DEFAULT, "trend of accuracies"))
+    lines = ["", "Ways to rank compared, on the same supernets:", ""]
+    lines += _head("difference", "supernet", "seeds", *KINDS)
+    for first, second in pairs:
+        for name in ("fixed", "r=1 race"):
+            seeds = measured.get(name, {}).values()
+            if seeds:
+                both = [[[row[f"{k} by {score}"] for row in seeds] for score in (first, second)] for k in KINDS]
+                found = [compare_paired(*each) for each in both]
+                lines.append(_row(f"{first} - {second}", [name, str(len(seeds)), *_differences(found)]))
+    return lines
+
+
+def _trends(results: Results, work: Task, known: Truth) -> list[str]:
+    """Trends of widths that were drawn as a search draws them, by how far these lie apart."""
+    seeds = results.rows(f"trends {work.name}").values()
+    if not seeds:
+        return []
+    names = list(next(iter(seeds)))
+    found = {name: [measures_of(known.logarithms @ np.array(row[name]), known) for row in seeds] for name in names}
+    lines = ["", TRENDS, ""]
+    lines += _head("fitted to", "seeds", *KINDS, f"tau at equal FLOPs minus {names[0]}")
+    for name in names:
+        cells = [_spread([row[k] for row in found[name]], digits) for k, digits in zip(KINDS, DIGITS, strict=True)]
+        both = ([row["tau at equal FLOPs"] for row in found[each]] for each in (name, names[0]))
+        last = "" if name == names[0] else cell_of(compare_paired(*both), 3)
+        lines.append(_row(name, [str(len(found[name])), *cells, last]))
+    return lines
+
+
+def _earlier(results: Results, work: Task, known: Truth) -> list[str]:
+    measured = _measured(results.rows(f"supernets {work.name}, 30 epochs"), known)
+    if not measured:
+        return []
+    lines = ["", f"### {work.name}: longer trainings, few seeds", "", EARLIER, ""]
+    lines += _head("supernet", "seeds", *(f"tau by {score}" for score in SCORES), f"at equal FLOPs by {DEFAULT}")
+    for name, seeds in measured.items():
+        metrics = [*(f"tau by {score}" for score in SCORES), f"tau at equal FLOPs by {DEFAULT}"]
+        cells = [_spread([row[metric] for row in seeds.values()], 3) for metric in metrics]
+        lines.append(_row(name, [str(len(seeds)), *cells]))
+    return lines
+
+
+def _training(name: str, seeds: dict[str, Any]) -> str:
+    seconds = np.median([row["train_seconds"] for row in seeds.values()])
+    used = np.mean([row["balanced"] for row in seeds.values()], axis=0)
+    return _row(name, [str(len(seeds)), f"{seconds:.0f}", ", ".join(f"{value:.1f}" for value in used)])
+
+
+def _means(seeds: dict[str, dict[str, float]], score: str) -> list[str]:
+    values = [[row[f"{kind} by {score}"] for row in seeds.values()] for kind in KINDS]
+    return [str(len(seeds)), *(_spread(each, digits) for each, digits in zip(values, DIGITS, strict=True))]
+
+
+def _mean(seeds: dict[str, dict[str, float]], metric: str) -> float:
+    return float(np.mean([row[metric] for row in seeds.values()]))
+
+
+def _spread(values: list[float], digits: int) -> str:
+    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{spread}"
+
+
+def _cells(found: dict[str, float]) -> list[str]:
+    return [f"{found[kind]:.{digits}f}" for kind, digits in zip(KINDS, DIGITS, strict=True)]
+
+
+def _differences(found: Iterable[PairedDifference | None]) -> list[str]:
+    return [cell_of(each, digits) for each, digits in zip(found, DIGITS, strict=True)]
+
+
+def _head(*columns: str) -> list[str]:
     return [f"| {' | '.join(columns)} |", "| --- |" + " ---: |" * (len(columns) - 1)]
 
 
-def _questions(rows: dict[str, Any], known: Truth) -> list[str]:
-    """Locally free against fixed and race against exact, under every way to sample widths that has both."""
-    lines = ["", "Locally free or fixed, race or exact, and how channels are sorted:", ""]
-    lines += _head("difference", "widths", "ranked by", "seeds")
-    asked = [
-        (question, sampled, first.format(ending), second.format(ending))
-        for question, first, second in QUESTIONS
-        for sampled, ending in SAMPLED.items()
-    ]
-    asked += [
-        (f"{way}, sorted by readers - by all weights", FULL_FIRST, f"{way}, {FULL_FIRST}", f"{way}, {EARLIER}")
-        for way in ("fixed", "r=1 race")
-    ]
-    for question, sampled, *names in asked:
-        num_pairs = len(set(rows.get(names[0], {})) & set(rows.get(names[1], {})))
-        for score in SCORES if num_pairs else ():
-            found = [difference(rows, *names, known, f"{kind} by {score}") for kind in KINDS]
-            cells = [cell_of(each, digits) for each, digits in zip(found, DIGITS, strict=True)]
-            lines.append(f"| {question} | {sampled} | {score} | {num_pairs} | {' | '.join(cells)} |")
-    return lines
+def _row(name: str, cells: Iterable[str]) -> str:
+    return f"| {' | '.join([name, *cells])} |"
 
 
 def _seeds(known: Truth) -> str:
@@ -172,37 +245,3 @@ def _seeds(known: Truth) -> str:
     if np.isnan(known.reliability):
         return f"{text}, whose noise is not known yet"
     return f"{text}, tau between the labels of two seeds {known.reliability:.2f}"
-
-
-def _floor(name: str, scores: FloatArray, known: Truth) -> str:
-    taus = f"{kendalltau(scores, known.mean).statistic:.3f} | {tau_at_equal_flops(scores, known):.3f}"
-    return f"| {name} | {taus} | {regret(scores, known.mean):.2f} | {regret_at_equal_flops(scores, known):.2f} |"
-
-
-def _training(name: str, seeds: dict[str, Any]) -> str:
-    seconds = np.median([row["train_seconds"] for row in seeds.values()])
-    used = np.mean([row["balanced"] for row in seeds.values()], axis=0)
-    return f"| {name} | {len(seeds)} | {seconds:.0f} | {', '.join(f'{value:.1f}' for value in used)} |"
-
-
-def _means(seeds: dict[str, Any], known: Truth, score: str) -> list[str]:
-    found = [measures(row, known) for row in seeds.values()]
-    cells = []
-    for kind, digits in zip(KINDS, DIGITS, strict=True):
-        values = [each[f"{kind} by {score}"] for each in found]
-        spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-        cells.append(f"{np.mean(values):.{digits}f}{spread}")
-    return cells
-
-
-def _minus_fixed(name: str, rows: dict[str, Any], known: Truth, score: str) -> str:
-    return "" if name == "fixed" else cell_of(difference(rows, name, "fixed", known, f"tau by {score}"), 3)
-
-
-def _minus_accuracy(seeds: dict[str, Any], known: Truth, score: str) -> str:
-    """The same supernets, ranked in another way."""
-    if score == "accuracy":
-        return ""
-    found = [measures(row, known) for row in seeds.values()]
-    by_both = [[each[f"tau by {name}"] for each in found] for name in (score, "accuracy")]
-    return cell_of(compare_paired(*by_both), 3)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.stats import kendalltau
@@ -13,11 +13,13 @@ from cafenet.pairing import PairedDifference, compare_paired
 from cafenet.scoring import FloatArray
 from cafenet.searching.trend import fit_worths
 
-SCORES = ("accuracy", "loss", "trend")
-"""What widths are ranked by; the trend of the accuracies is what the default search settles on."""
+SCORES = ("accuracy", "loss", "trend of accuracies", "trend of losses")
+"""What widths are ranked by; the trend of the losses is what the default search settles on."""
 KINDS = ("tau", "tau at equal FLOPs", "regret", "regret at equal FLOPs")
 PRIMARY = "tau by accuracy"
 """Named before the first supernet was trained."""
+Measured: TypeAlias = dict[str, dict[str, dict[str, float]]]
+"""Of every way to train a supernet and every seed, the value of every measure."""
 _FEWEST = 10
 """Widths that say anything."""
 _EQUAL_FLOPS = 0.03
@@ -67,14 +69,22 @@ def _reliability(labels: dict[str, dict[str, float]], seeds: Sequence[str]) -> f
 def measures(row: dict[str, Any], known: Truth) -> dict[str, float]:
     """Of one supernet: how it ranks, and how far its pick is from the best width."""
     accuracy, loss = (np.array(row[name])[known.numbers] for name in ("accuracy", "loss"))
-    trend = known.logarithms @ fit_worths(known.logarithms, accuracy)
+    trends = [known.logarithms @ fit_worths(known.logarithms, each) for each in (accuracy, -loss)]
     found = {}
-    for name, scores in zip(SCORES, (accuracy, -loss, trend), strict=True):
-        found[f"tau by {name}"] = float(kendalltau(scores, known.mean).statistic)
-        found[f"tau at equal FLOPs by {name}"] = tau_at_equal_flops(scores, known)
-        found[f"regret by {name}"] = regret(scores, known.mean)
-        found[f"regret at equal FLOPs by {name}"] = regret_at_equal_flops(scores, known)
+    for name, scores in zip(SCORES, (accuracy, -loss, *trends), strict=True):
+        found |= {f"{kind} by {name}": value for kind, value in measures_of(scores, known).items()}
     return found
+
+
+def measures_of(scores: FloatArray, known: Truth) -> dict[str, float]:
+    """Every kind of measure for one way to score the widths."""
+    values = (
+        float(kendalltau(scores, known.mean).statistic),
+        tau_at_equal_flops(scores, known),
+        regret(scores, known.mean),
+        regret_at_equal_flops(scores, known),
+    )
+    return dict(zip(KINDS, values, strict=True))
 
 
 def tau_at_equal_flops(scores: FloatArray, known: Truth) -> float:
@@ -96,13 +106,9 @@ def regret_at_equal_flops(scores: FloatArray, known: Truth) -> float:
     return float(np.mean([regret(scores[row], known.mean[row]) for row in near]))
 
 
-def difference(rows: dict[str, dict[str, Any]], first: str, second: str, known: Truth, metric: str) -> Any:
+def difference(measured: Measured, first: str, second: str, metric: str) -> PairedDifference | None:
     """first - second over the seeds that both have; None where they share none."""
-    seeds = sorted(set(rows.get(first, {})) & set(rows.get(second, {})))
+    seeds = sorted(set(measured.get(first, {})) & set(measured.get(second, {})))
     if not seeds:
         return None
-    values: Sequence[Sequence[float]] = [
-        [measures(rows[name][seed], known)[metric] for seed in seeds] for name in (first, second)
-    ]
-    found: PairedDifference = compare_paired(*values)
-    return found
+    return compare_paired(*([measured[name][seed][metric] for seed in seeds] for name in (first, second)))

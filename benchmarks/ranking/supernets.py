@@ -1,7 +1,7 @@
 """What supernets say of the same widths: trained in several ways, seed by seed, then scored without any race."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from benchmarks.search_results import Results
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from cafenet.bins import IntArray
 from cafenet.calling import training_mode
 from cafenet.data import eval_loader, train_loader
 from cafenet.examples import Examples, hold_examples
@@ -83,26 +84,38 @@ def full_network(task: Task, seed: int, directory: Path) -> nn.Module:
 
 def ranked(task: Task, trained: nn.Module, way: Way, seed: int) -> dict[str, Any]:
     """Accuracy and loss of every width's best candidate on the validation images."""
-    supernet = build_supernet(trained, task.space, way.supernet, seed=seed)
-    config = replace(_config(EPOCHS * way.epochs, seed), **NEAR | way.training)
     start = time.process_time()
-    train_supernet(supernet, train_loader(task.train, BATCH_SIZE, AUGMENTATION), config, quiet=True)
+    supernet = trained_supernet(task, trained, way, seed)
     train_seconds = time.process_time() - start
     start = time.process_time()
-    calibration = hold_examples(eval_loader(task.train), "training data", num_examples=NUM_CALIBRATION)
-    validation = hold_examples(eval_loader(task.validation), "validation data", num_examples=NUM_VALIDATION)
-    scores = [scored(supernet, row, calibration, validation) for row in task.taken]
+    scores = scores_of(task, supernet, task.taken)
+    score_seconds = time.process_time() - start
     balanced = [np.maximum(1, np.rint(share * task.bins.num_bins).astype(np.int64)) for share in BALANCED]
     return {
         "train_seconds": round(train_seconds, 1),
-        "score_seconds": round(time.process_time() - start, 1),
+        "score_seconds": round(score_seconds, 1),
         "accuracy": [round(accuracy, 2) for accuracy, _ in scores],
         "loss": [round(loss, 4) for _, loss in scores],
-        "balanced": [round(scored(supernet, row, calibration, validation)[0], 2) for row in balanced],
+        "balanced": [round(accuracy, 2) for accuracy, _ in scores_of(task, supernet, balanced)],
     }
 
 
-def scored(supernet: Supernet, taken: Any, calibration: Examples, validation: Examples) -> tuple[float, float]:
+def trained_supernet(task: Task, trained: nn.Module, way: Way, seed: int) -> Supernet:
+    """A supernet that goes on from the trained network."""
+    supernet = build_supernet(trained, task.space, way.supernet, seed=seed)
+    config = replace(_config(EPOCHS * way.epochs, seed), **NEAR | way.training)
+    train_supernet(supernet, train_loader(task.train, BATCH_SIZE, AUGMENTATION), config, quiet=True)
+    return supernet
+
+
+def scores_of(task: Task, supernet: Supernet, rows: Iterable[IntArray]) -> list[tuple[float, float]]:
+    """Accuracy and loss of widths, given as bins per group."""
+    calibration = hold_examples(eval_loader(task.train), "training data", num_examples=NUM_CALIBRATION)
+    validation = hold_examples(eval_loader(task.validation), "validation data", num_examples=NUM_VALIDATION)
+    return [scored(supernet, row, calibration, validation) for row in rows]
+
+
+def scored(supernet: Supernet, taken: IntArray, calibration: Examples, validation: Examples) -> tuple[float, float]:
     """The best candidate's accuracy in percent, and the least loss of any (the means, where a pattern averages)."""
     generator = torch.Generator().manual_seed(0)
     found = []

@@ -40,7 +40,7 @@ class Trend:
     """Score `samples` widths about the budget, their shares `spread` apart, and take the best width of their trend."""
 
     samples: int = 300
-    spread: float = 0.3
+    spread: float = 0.7
     farthest: float = 2.0
     """How many times narrower or wider than in uniform widths a group may become, about."""
     fit: Literal["loss", "score"] = "loss"

@@ -1,0 +1,40 @@
+"""Which widths a trend should be fitted to, and to which of their scores: judged by how it ranks the labelled ones."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from benchmarks.ranking.networks import BAND, Task
+from benchmarks.ranking.supernets import WAYS, full_network, scores_of, trained_supernet
+from benchmarks.search_results import Results
+
+from cafenet.searching.algorithm import distinct
+from cafenet.searching.budget import parse_budget
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.trend import fit_worths, sample_balanced
+
+SPREADS = (0.3, 0.5, 0.7, 1.0)
+NUM_SAMPLES = 200
+
+
+def fit_trends(results: Results, task: Task, seeds: Sequence[int], cache: Path) -> None:
+    """Worths of the groups for what is missing: a supernet of the default kind, widths drawn as a search draws them."""
+    start = time.monotonic()
+    for seed in seeds:
+        if str(seed) in results.rows(f"trends {task.name}"):
+            continue
+        trained = full_network(task, seed, cache / f"{task.name}-{seed}")
+        supernet = trained_supernet(task, trained, WAYS["fixed"], seed)
+        budget = parse_budget(f"{BAND[1]:.0%}", task.space)
+        feasible = Feasible(task.bins, {"flops": task.space.flops, "params": task.space.params}, budget)
+        row = {}
+        for spread in SPREADS:
+            taken = distinct(sample_balanced(feasible, NUM_SAMPLES, spread, np.random.default_rng(seed)))
+            accuracies, losses = np.array(scores_of(task, supernet, taken)).T
+            logarithms = np.log(task.bins.widths(taken))
+            for name, values in (("accuracies", accuracies), ("losses", -losses)):
+                worths = fit_worths(logarithms, values)
+                row[f"{name}, spread {spread}"] = [round(each, 4) for each in (worths / worths.mean()).tolist()]
+        results.add(f"trends {task.name}", str(seed), row)
+        print(f"trends {task.name}, seed {seed} ({(time.monotonic() - start) / 60:.0f} min)", flush=True)
