@@ -76,21 +76,10 @@ def cafenet_farther_t(task: Task, trained: nn.Module, percent: int, seed: int, p
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=4.0))
 
 
-def cafenet_accuracy_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By the trend of accuracies in place of losses."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, fit="score"))
-
-
-def cafenet_before_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By the trend of accuracies of widths that lie closer together."""
-    algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.3, fit="score")
-    return _from_trained(task, trained, percent, seed, place, algorithm)
-
-
-def cafenet_farther_before_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The same, farther from uniform widths."""
-    algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.3, farthest=4.0, fit="score")
-    return _from_trained(task, trained, percent, seed, place, algorithm)
+def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """By the trend of losses, of widths that lie farther apart."""
+    algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.7)
+    return _from_trained(task, trained, percent, seed, place, algorithm, metric="negative_loss")
 
 
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -189,9 +178,7 @@ METHODS: dict[str, Method] = {
     "CafeNet-R": cafenet_r,
     "CafeNet-T, r=1": cafenet_free_t,
     "CafeNet-T, four times from uniform": cafenet_farther_t,
-    "CafeNet-T, fitted to accuracies": cafenet_accuracy_t,
-    "CafeNet-T, as before": cafenet_before_t,
-    "CafeNet-T, as before, four times": cafenet_farther_before_t,
+    "CafeNet-T, losses farther apart": cafenet_losses_t,
     "CafeNet-T, distilled": cafenet_distilled_t,
     "CafeNet-T, r=1, fresh weights": cafenet_fresh_t,
     "CafeNet-E, r=1, fresh weights": cafenet_fresh_e,
@@ -238,13 +225,15 @@ def _from_trained(
     algorithm: Algorithm,
     *,
     r: int = 0,
+    metric: str = "accuracy",
     distill: cafenet.DistillConfig | None = None,
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
     supernet = cafenet.SupernetConfig(r=r, beta=0.5, sort_by_importance=True)
     training = replace(trained_for(SUPERNET_EPOCHS, seed, lr=0.05), distill=distill)
-    place = place / (f"{percent}-pretrained" + ("" if r == 0 else f"-r{r}") + ("-distilled" if distill else ""))
-    return _searched(task, trained, percent, seed, place, supernet, training, algorithm)
+    kind = [f"{percent}-pretrained", *(["by-loss"] if metric != "accuracy" else []), *([f"r{r}"] if r else [])]
+    place = place / "-".join([*kind, *(["distilled"] if distill else [])])
+    return _searched(task, trained, percent, seed, place, supernet, training, algorithm, metric)
 
 
 def _searched(
@@ -256,6 +245,7 @@ def _searched(
     supernet: cafenet.SupernetConfig,
     training: cafenet.TrainConfig,
     algorithm: Algorithm,
+    metric: str = "accuracy",
 ) -> nn.Module:
     """A supernet and a search; algorithms in one place share the supernet."""
     return cafenet.search(
@@ -267,6 +257,7 @@ def _searched(
         supernet=supernet,
         training=training,
         algorithm=algorithm,
+        metric=metric,
         settings=cafenet.SearchConfig(seed=seed),
         directory=place,
         quiet=True,

@@ -14,7 +14,7 @@ from cafenet.scoring import FloatArray
 from cafenet.searching.trend import fit_worths
 
 SCORES = ("accuracy", "loss", "trend of accuracies", "trend of losses")
-"""What widths are ranked by; the trend of the losses is what the default search settles on."""
+"""What widths are ranked by; the trend of the accuracies is what the default search settles on."""
 KINDS = ("tau", "tau at equal FLOPs", "regret", "regret at equal FLOPs")
 PRIMARY = "tau by accuracy"
 """Named before the first supernet was trained."""

@@ -20,7 +20,7 @@ from cafenet.calling import tensors_of, training_mode
 from cafenet.errors import ScoringError
 from cafenet.examples import Data, Examples, hold_examples, in_content_order
 from cafenet.layout import Subnet
-from cafenet.metrics import Metric, chance_accuracy, is_per_example, metric_by_name, metric_name, negative_loss
+from cafenet.metrics import Metric, chance_accuracy, is_per_example, metric_by_name, metric_name
 from cafenet.recalibration import PreparedSubnet, has_statistics
 from cafenet.supernet import Batch, Supernet
 
@@ -73,8 +73,6 @@ class Score:
     """Of the value, as an estimate of the metric on all validation examples; 0 when it is complete."""
     values: FloatArray | None = field(repr=False)
     """A complete score's value of every validation example, for later comparisons; None for a metric of one number."""
-    negative_loss: float | None = None
-    """Where the metric is accuracy: minus the mean loss of the same outputs, which has less noise."""
 
 
 class Scorer:
@@ -93,7 +91,6 @@ class Scorer:
         self.supernet = supernet
         self.metric_name = metric_name(metric)
         self._metric = metric_by_name(metric) if isinstance(metric, str) else metric
-        self._metrics = [self._metric, negative_loss] if metric == "accuracy" else [self._metric]
         layout: dict[str, Any] = {"device": supernet.device, "memory_format": _memory_format(supernet)}
         most, size = self.config.max_examples, self.config.calibration_size
         self.validation = in_content_order(hold_examples(validation, "validation data", num_examples=most, **layout))
@@ -127,13 +124,12 @@ class Scorer:
         return self.candidates(taken)[candidate]
 
     def _whole(self, candidate: Subnet) -> FloatArray:
-        """As `_values`, of all examples."""
         runner = _Runner(0, PreparedSubnet(self.supernet, candidate), self)
         runner.calibrate(len(self._calibration))
         return self._values(runner.prepared, 0, self.validation.size)
 
     def _best(self, values: list[FloatArray]) -> Score:
-        best = int(np.argmax([each[0].mean() for each in values]))
+        best = int(np.argmax([each.mean() for each in values]))
         return self._complete(values[best], best, len(values))
 
     def _averaged(self, candidates: list[Subnet]) -> Score:
@@ -142,11 +138,10 @@ class Scorer:
 
     def _complete(self, values: FloatArray, candidate: int, num_candidates: int, bar: Score | None = None) -> Score:
         """Values are kept where they may serve as a bar, in the precision that the store keeps."""
-        metric, *losses = values.astype(np.float32).astype(np.float64)
-        value = float(metric.mean())
-        kept = metric if self.is_per_example and (bar is None or value >= bar.value) else None
-        loss = float(losses[0].mean()) if losses else None
-        return Score(value, candidate, num_candidates, self.validation.size, True, 0.0, kept, loss)
+        values = values.astype(np.float32).astype(np.float64)
+        value = float(values.mean())
+        kept = values if self.is_per_example and (bar is None or value >= bar.value) else None
+        return Score(value, candidate, num_candidates, self.validation.size, True, 0.0, kept)
 
     def _raced(self, candidates: list[Subnet], bar: Score | None) -> Score:
         runner = self._race(candidates)
@@ -155,9 +150,9 @@ class Scorer:
         if is_compared and len(candidates) > 1 and (dropped := self._dropped(runner, values, bar, candidates)):
             return dropped
         runner.calibrate(len(self._calibration))
-        values = np.empty((len(self._metrics), 0))
+        values = np.empty(0)
         for stop in self._rungs() if is_compared else [self.validation.size]:
-            values = np.concatenate([values, self._values(runner.prepared, values.shape[1], stop)], axis=1)
+            values = np.concatenate([values, self._values(runner.prepared, len(values), stop)])
             is_last = stop == self.validation.size
             if not is_last and (dropped := self._dropped(runner, values, bar, candidates)):
                 return dropped
@@ -169,10 +164,10 @@ class Scorer:
         """What is known of a width that is clearly below the bar on the examples seen; None if it is not."""
         assert bar is not None
         assert bar.values is not None
-        num_seen = values.shape[1]
+        num_seen = len(values)
         if num_seen < 2 or num_seen == self.validation.size:  # no error can be estimated, or all has been seen
             return None
-        difference = values[0] - bar.values[:num_seen]
+        difference = values - bar.values[:num_seen]
         share_unseen = 1 - num_seen / self.validation.size  # what was seen is a part of what it stands for
         error = float(difference.std(ddof=1)) * (share_unseen / num_seen) ** 0.5
         if difference.mean() + self.config.drop_below * error >= 0:
@@ -188,7 +183,7 @@ class Scorer:
             for runner in alive:
                 runner.calibrate(num_batches)
                 runner.values = self._values(runner.prepared, 0, stop)
-            alive.sort(key=lambda runner: (-float(runner.values[0].mean()), runner.number))
+            alive.sort(key=lambda runner: (-float(runner.values.mean()), runner.number))
             alive = alive[: max(1, round(0.4 * len(alive)))]
             stop, num_batches = min(2 * stop, self.validation.size), min(2 * num_batches, len(self._calibration))
         return alive[0]
@@ -204,18 +199,14 @@ class Scorer:
         return [*(stop for stop in shares if stop >= self.config.min_examples), size]
 
     def _values(self, prepared: PreparedSubnet, start: int, stop: int) -> FloatArray:
-        """The metric of the examples start .. stop, one value each or one number for all, as the first row.
-
-        A second row holds the negative losses where the metric is accuracy.
-        """
+        """The metric of the examples start .. stop: one value each, or one number for all."""
         batches = self.validation.batches(start, stop, self.config.batch_size)
         if self.is_per_example:
-            pairs = ((_output(prepared, inputs), target) for inputs, target in batches)
-            parts = [torch.stack([torch.as_tensor(each(*pair)) for each in self._metrics]) for pair in pairs]
-            return _finite(torch.cat(parts, dim=1))
+            parts = [torch.as_tensor(self._metric(_output(prepared, inputs), target)) for inputs, target in batches]
+            return _finite(torch.cat(parts))
         outputs = [_output(prepared, inputs) for inputs, _ in batches]
         _, target = next(self.validation.batches(start, stop, stop - start))
-        return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1, 1))
+        return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1))
 
     def _check_metric(self) -> bool:
         """Whether the metric gives a value for each example."""
@@ -230,7 +221,7 @@ class _Runner:
     """A candidate in a race: how far it was recalibrated, and its last values."""
 
     def __init__(self, number: int, prepared: PreparedSubnet, scorer: Scorer) -> None:
-        self.number, self.prepared, self.values = number, prepared, np.empty((1, 0))
+        self.number, self.prepared, self.values = number, prepared, np.empty(0)
         self._scorer, self._num_batches = scorer, 0
 
     def calibrate(self, num_batches: int) -> None:

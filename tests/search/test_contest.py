@@ -4,7 +4,6 @@ import re
 import threading
 import time
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,25 +43,6 @@ def propose(*rows, num_kept=2, **options):
 
 def test_scores_come_in_the_order_of_the_rows():
     assert contest_of(Recorder()).values(propose([9, 9], [1, 1], [3, 4])).tolist() == [0.9, 0.1, 0.35]
-
-
-@pytest.mark.parametrize(("known", "told"), [(None, [-1.0, -2.0]), (0.5, [0.9, 0.5])])
-def test_losses_are_told_where_asked_and_all_are_known(known, told):
-    """A study of an earlier version has scores without a loss: then it is the scores that are told, of all widths."""
-
-    class Scorer(Recorder):
-        def score(self, taken, bar=None, *, exact=False):
-            return replace(super().score(taken, bar), negative_loss=-1.0 if taken.sum() == 18 else -2.0)
-
-    store = TrialStore(None, BINS, {})
-    if known is not None:
-        store.add(
-            ScoredWidth((5, 5), Score(known, 0, 3, 10, True, 0.0, None), {"flops": 1.0}, "earlier", "", 0.1, False)
-        )
-    contest = contest_of(Scorer(), store)
-    rows = [9, 9], [5, 5]
-    assert contest.values(propose(*rows, by_loss=True)).tolist() == told
-    assert contest.values(propose(*rows)).tolist() == [0.9, 0.5]
 
 
 def test_the_bar_is_the_last_of_the_best_that_matter():

@@ -61,7 +61,6 @@ def parts(score):
         score.is_complete,
         score.standard_error,
         values,
-        score.negative_loss,
     )
 
 
@@ -76,16 +75,6 @@ def test_exact_scores_equal_brute_force_over_all_candidates(metric):
         assert score.value == pytest.approx(max(values), **tolerance)
         assert values[score.candidate] == pytest.approx(max(values), **tolerance)
         assert (score.num_candidates, score.num_examples, score.is_complete) == (len(values), 256, True)
-
-
-@pytest.mark.parametrize("options", [{"exact": True}, {"exact": False}])
-def test_a_score_by_accuracy_has_the_loss_of_the_same_candidate(options):
-    supernet = tiny()
-    by_accuracy, by_loss = (scorer_of(supernet, metric=metric) for metric in ("accuracy", "negative_loss"))
-    for taken in every_vector(supernet.binned.num_bins)[::9]:
-        score = by_accuracy.score(taken, **options)
-        assert score.negative_loss == pytest.approx(by_hand(supernet, taken, negative_loss)[score.candidate], rel=1e-4)
-        assert by_loss.score(taken, **options).negative_loss is None
 
 
 @pytest.mark.parametrize("metric", [accuracy, negative_loss])

@@ -35,7 +35,7 @@ def store_at(storage, **options):
 
 def scored(taken, value=0.5, values=None, **options):
     kind = {"is_complete": True, "standard_error": 0.0, **options}
-    score = Score(value, 1, 3, 64, kind["is_complete"], kind["standard_error"], values, kind.get("negative_loss", -ODD))
+    score = Score(value, 1, 3, 64, kind["is_complete"], kind["standard_error"], values)
     costs = {"flops": 1e15 + 1, "params": ODD}
     return ScoredWidth(tuple(taken), score, costs, "search", "label", 0.25, kind.get("is_exact", False))
 

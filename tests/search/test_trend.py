@@ -1,29 +1,25 @@
 """The search by trend: what it scores, what it fits, and what it settles on."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from searching import TableScorer, binned, every_vector, feasible
+from searching import binned, every_vector, feasible
 
 from cafenet.bins import Bins, GroupBins
 from cafenet.errors import ScoringError
 from cafenet.searching.budget import Budget, Cap
-from cafenet.searching.contest import Contest
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.store import TrialStore
 from cafenet.searching.trend import Trend, best_of_trend, fit_worths, sample_balanced
 
 WORTHS = np.array([2.0, 1.0, 0.5, 1.5])
 
 
-def settled(algorithm, space, value, seed=0, as_proposal=False):
-    """The rows that a search settles on; value is of rows, or of whole proposals."""
+def settled(algorithm, space, value, seed=0):
+    """The rows that a search settles on."""
     search = algorithm.proposals(space, np.random.default_rng(seed))
     proposal = next(search)
     try:
         while True:
-            proposal = search.send(value(proposal if as_proposal else proposal.taken))
+            proposal = search.send(value(proposal.taken))
     except StopIteration as end:
         return end.value
 
@@ -141,22 +137,6 @@ def test_where_only_the_smallest_subnet_fits_it_is_scored():
     assert (rows == 1).all()
 
 
-@pytest.mark.parametrize(("fit", "found"), [("loss", [6, 3]), ("score", [3, 6])])
-def test_what_is_fitted(fit, found):
-    """Losses say that the first group is worth twice as much as the second, accuracies the opposite."""
-
-    class Scorer(TableScorer):
-        def score(self, taken, bar=None, *, exact=False):
-            score = super().score(taken, bar, exact=exact)
-            return replace(score, negative_loss=float(law(taken, np.array([2.0, 1.0]))))
-
-    scorer = Scorer(lambda taken: law(taken, np.array([1.0, 2.0])))
-    space = feasible([8, 8], 9)
-    contest = Contest(scorer, TrialStore(None, space.bins, {}), lambda taken: {"flops": 1.0}, "search")
-    rows = settled(Trend(fit=fit), space, contest.values, as_proposal=True)
-    assert rows[0].tolist() == found
-
-
 def test_a_budget_that_allows_everything():
     assert settled(Trend(), feasible([3, 3], 6), lambda taken: law(taken, np.ones(2)))[0].tolist() == [3, 3]
 
@@ -171,7 +151,6 @@ def test_a_space_of_one_vector():
         ({"samples": 0}, "samples must be at least 1"),
         ({"spread": 0.0}, "spread must be positive"),
         ({"farthest": 0.5}, "farthest must be 1 or more, but got 0.5"),
-        ({"fit": "accuracy"}, "fit must be 'loss' or 'score', but got 'accuracy'"),
     ],
 )
 def test_wrong_options(options, message):

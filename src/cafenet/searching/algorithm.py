@@ -24,8 +24,6 @@ class Proposal:
     """The algorithm goes on from that many of the best."""
     is_own_contest: bool = False
     """Whether only this proposal's widths compete for these places, instead of all that were proposed before, too."""
-    by_loss: bool = False
-    """Whether the algorithm is told negative losses, where all scores have one, in place of accuracies."""
     label: str = ""
 
 

@@ -65,11 +65,7 @@ class Contest:
             if len(found) == before:  # other workers have the rest
                 self._wait()
         self._warn_of_chance()
-        scores = [found[number].score for number in range(len(proposal.taken))]
-        losses = [score.negative_loss for score in scores]
-        if proposal.by_loss and None not in losses:
-            return np.array(losses, dtype=np.float64)
-        return np.array([score.value for score in scores])
+        return np.array([found[number].score.value for number in range(len(proposal.taken))])
 
     def exact(self, rows: Sequence[IntArray]) -> list[ScoredWidth]:
         """The exact scores of widths: every candidate on all examples."""

@@ -211,7 +211,6 @@ def _encoded(scored: ScoredWidth) -> dict[str, Any]:
         "seconds": scored.seconds,
         "is_exact": scored.is_exact,
         "values": values,
-        "negative_loss": score.negative_loss,
     }
 
 
@@ -229,7 +228,6 @@ def _decoded(key: Key, trial: FrozenTrial) -> ScoredWidth:
         trial.state == TrialState.COMPLETE,
         content["standard_error"],
         values,
-        content.get("negative_loss"),  # which studies of earlier versions do not have
     )
     rest = {name: content[name] for name in ("costs", "search", "label", "seconds", "is_exact")}
     return ScoredWidth(key, score, **rest)

@@ -11,7 +11,6 @@ no sign against a width, since a supernet that is trained on balanced widths ser
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -40,16 +39,11 @@ class Trend:
     """Score `samples` widths about the budget, their shares `spread` apart, and take the best width of their trend."""
 
     samples: int = 300
-    spread: float = 0.7
+    spread: float = 0.3
     farthest: float = 2.0
     """How many times narrower or wider than in uniform widths a group may become, about."""
-    fit: Literal["loss", "score"] = "loss"
-    """What is fitted where widths are scored by accuracy: the loss of the same outputs, which has less noise and ranks
-    widths better, or the accuracy itself. Other metrics are fitted as they are."""
 
     def __post_init__(self) -> None:
-        if self.fit not in ("loss", "score"):
-            raise ScoringError(f"fit must be 'loss' or 'score', but got {self.fit!r}")
         if not self.farthest >= 1:
             raise ScoringError(f"farthest must be 1 or more, but got {self.farthest}")
         if self.samples < 1:
@@ -73,16 +67,13 @@ class Trend:
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> SettledProposals:
         """One proposal, none of which may be dropped; another on the way that the fit shows; returns best first."""
         taken = distinct(sample_balanced(feasible, self.samples, self.spread, rng))
-        by_loss = self.fit == "loss"
-        values = yield Proposal(taken, num_kept=len(taken), by_loss=by_loss, label="width")
+        values = yield Proposal(taken, num_kept=len(taken), label="width")
         logarithms = np.log(feasible.bins.widths(taken))
         worths = fit_worths(logarithms, values)
         error = float(np.std(values - logarithms @ worths))
         liked = {tuple(rows[0]): rows for rows in (best_of_trend(feasible, worths, farthest) for farthest in self._way)}
         on_the_way = np.array(list(liked), dtype=np.int64)
-        values = yield Proposal(
-            on_the_way, num_kept=len(on_the_way), is_own_contest=True, by_loss=by_loss, label="on the way"
-        )
+        values = yield Proposal(on_the_way, num_kept=len(on_the_way), is_own_contest=True, label="on the way")
         is_cliff = values < values[0] - _CLIFF * error
         last = int(np.argmax(is_cliff)) - 1 if is_cliff.any() else len(values) - 1
         return list(liked.values())[last]
