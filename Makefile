@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := src tests tools $(wildcard benchmarks)
 
-.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-ranking bench-ablations bench-peers clean
+.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cafenet run demo --output runs/demo
@@ -22,7 +22,7 @@ docs: $(VENV)/.docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/site/index.html"
 
-bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-ranking bench-ablations bench-peers
+bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers
 
 bench-zoo: $(VENV)/.peers-installed
 	$(BIN)/python benchmarks/zoo.py
@@ -38,6 +38,9 @@ bench-pretrained: $(VENV)/.dev-installed
 
 bench-search: $(VENV)/.dev-installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/search.py
+
+bench-kernels: $(VENV)/.dev-installed
+	$(BIN)/python -m benchmarks.kernels
 
 bench-ranking: $(VENV)/.dev-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.ranking
