@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument(
         "--ways", nargs="+", default=["fixed", "r=1 race", "r=1 exact"], help="as in benchmarks.ranking"
     )
-    parser.add_argument("--epochs", type=float, default=4)
+    parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

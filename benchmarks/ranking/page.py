@@ -76,16 +76,31 @@ sampled and supernets begun as in the paper."""
 
 def markdown(results: Results) -> str:
     """The page."""
-    lines = [INTRODUCTION.rstrip()]
+    lines = [INTRODUCTION.rstrip(), *_both(results)]
     for name in BUILDERS:
         lines += _network(results, task(name))
     return "\n".join(lines) + "\n"
 
 
-def _network(results: Results, work: Task) -> list[str]:
+def _both(results: Results) -> list[str]:
+    """Ways to train compared over both networks, every network and seed a pair."""
+    together: Measured = {}
+    for network in BUILDERS:
+        known = _truth(results, task(network))
+        rows = {} if known is None else _measured(results.rows(f"supernets {network}"), known)
+        for name, seeds in rows.items():
+            together.setdefault(name, {}).update({f"{network} {seed}": row for seed, row in seeds.items()})
+    return ["", "## Both networks", "", "Every network and seed is a pair.", *_questions(together)]
+
+
+def _truth(results: Results, work: Task) -> Truth | None:
     widths = work.bins.widths(work.taken)
     logarithms = np.log(widths / work.bins.widths(work.bins.num_bins))
-    known = truth(results.rows(f"labels {work.name}"), work.space.flops(widths) / work.space.flops(), logarithms)
+    return truth(results.rows(f"labels {work.name}"), work.space.flops(widths) / work.space.flops(), logarithms)
+
+
+def _network(results: Results, work: Task) -> list[str]:
+    known = _truth(results, work)
     if known is None:
         return ["", f"## {work.name}", "", "No labels yet."]
     rows = results.rows(f"supernets {work.name}")
@@ -152,7 +167,7 @@ def _verdict(found: PairedDifference | None) -> str:
 
 def _questions(measured: Measured) -> list[str]:
     """What differs between ways to train, by the primary metric's score and by what the default ranks by."""
-    lines = ["", "Ways to train compared:", "", *_head("difference", "ranked by", "seeds", *KINDS)]
+    lines = ["", "Ways to train compared:", "", *_head("difference", "ranked by", "pairs", *KINDS)]
     for question, names in QUESTIONS.items():
         for score in ("accuracy", DEFAULT):
             found = [difference(measured, *names, f"{kind} by {score}") for kind in KINDS]
