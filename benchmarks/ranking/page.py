@@ -52,7 +52,7 @@ mean over seeds that no supernet has seen.
 - A supernet is trained as a search does by default: {FULL_EPOCHS:g} epochs of the full network, its channels sorted by
   importance, then {EPOCHS:g} epochs of widths about half the FLOPs (or as many as its name says). All supernets of a
   seed begin with the same full network. *Over all widths* samples uniformly over bins instead, as in the paper. The
-  sandwich rule trains four widths a step, for a quarter of the epochs.
+  sandwich rule trains four widths a step, for a quarter of the epochs. Ways that have no row yet were not measured.
 - It scores every width by its best candidate on {NUM_VALIDATION:,} validation images, batch norm recalibrated. Widths
   are ranked by accuracy, by loss, or by the *trend* of either: the line that is fitted over the logarithms of the
   groups' shares. The default search follows the trend of accuracies.

@@ -1,8 +1,8 @@
 """Kernels that oneDNN compiles for a CPU: kept for all the shapes that a supernet runs through.
 
 oneDNN compiles a convolution for every shape that it meets and keeps the last 1,024. A supernet meets thousands, since
-every layer's widths vary on both sides, and then compiles the same ones again and again: up to a third of the time of
-training a small network. A kernel takes some 25 KB, so all that are kept take 400 MB at the most.
+every layer's widths vary on both sides, and then compiles the same ones again and again (`make bench-kernels` measures
+what that costs). A kernel takes some 25 KB, so all that are kept take 400 MB at the most.
 """
 
 import os
