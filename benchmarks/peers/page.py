@@ -44,6 +44,9 @@ WHY = """
   weights.
 - On the small MobileNetV2 at 25%, FastNAS is ahead after fine-tuning. It keeps the trained network's weights, which
   have learned more there than the supernet's leading channels, and its own widths suit them.
+- CafeNet-E, CafeNet-R and *losses farther apart* share supernets that were trained anew, with the options of
+  CafeNet-T's: differences of a point between them and CafeNet-T's earlier rows are the supernets' as much as theirs.
+  Beside each other they end alike, on one seed.
 - What ranks widths better need not find better ones. A trend of losses, of widths that lie farther apart, ranks the
   labelled widths of [Ranking](ranking.md) better than the default's; *losses farther apart* measures it here, on
   one seed, and it ends worse.
