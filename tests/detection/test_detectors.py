@@ -60,7 +60,7 @@ def test_a_detector_learns_one_picture(framework):
     image[:, 10:26, 20:36] = 1.0
     target = {"boxes": torch.tensor([[20.0, 10.0, 36.0, 26.0]]), "labels": torch.tensor([1])}
     optimizer = torch.optim.Adam(detector.parameters(), 0.003)
-    for _ in range(80):
+    for _ in range(160):  # after 80, some CPUs are 4 pixels off
         loss = sum(detector([image, image], [target, target]).values())
         optimizer.zero_grad()
         loss.backward()
