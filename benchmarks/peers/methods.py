@@ -25,6 +25,9 @@ SUPERNET_EPOCHS = 20
 NUM_SEARCHED = 300
 RANDOM_WIDTHS, RANDOM_EPOCHS = 5, 4
 SPARSE_EPOCHS, PRUNING_STEPS = 10, 200
+ONE_STAGE = cafenet.StagesConfig()
+TWO_STAGES = cafenet.StagesConfig(2, alpha=1.0, carry_weights=True)
+"""The default of a search."""
 
 Method: TypeAlias = Callable[[Task, nn.Module, int, int, Path], nn.Module]
 """method(task, trained network, percent, seed, directory) -> slim network with the weights that the tool gives it."""
@@ -58,12 +61,29 @@ def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Pat
     """The fixed pattern over all widths, searched greedily, as AutoSlim does."""
     supernet = cafenet.SupernetConfig(r=0, beta=0.5)
     training = replace(trained_for(SUPERNET_EPOCHS, seed), flops_band=None)
-    return _searched(task, task.build(seed), percent, seed, place / "fixed", supernet, training, cafenet.Greedy())
+    model, algorithm = task.build(seed), cafenet.Greedy()
+    return _searched(task, model, percent, seed, place / "fixed", supernet, training, algorithm, ONE_STAGE)
 
 
 def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Ours, by trend."""
+    """Ours, by trend, in two stages that share the epochs and the number of widths that are scored."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED // 2), stages=TWO_STAGES)
+
+
+def cafenet_one_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """By trend in one stage."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED))
+
+
+def cafenet_one_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Evolutionary, on the same supernet."""
+    algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
+    return _from_trained(task, trained, percent, seed, place, algorithm)
+
+
+def cafenet_one_r(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Random, on the same supernet."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.RandomSearch(NUM_SEARCHED))
 
 
 def cafenet_free_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -86,32 +106,6 @@ def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int,
     """The same with all widths learning from the trained network, too."""
     distill = cafenet.DistillConfig()
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), distill=distill)
-
-
-def cafenet_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Ours, evolutionary."""
-    algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
-    return _from_trained(task, trained, percent, seed, place, algorithm)
-
-
-def cafenet_r(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Ours, random."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.RandomSearch(NUM_SEARCHED))
-
-
-def cafenet_fresh_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By trend, from fresh weights in place of the trained network."""
-    supernet, training = cafenet.SupernetConfig(r=1, beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
-    return _searched(
-        task, task.build(seed), percent, seed, place / f"{percent}", supernet, training, cafenet.Trend(NUM_SEARCHED)
-    )
-
-
-def cafenet_fresh_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Evolutionary, from fresh weights in place of the trained network."""
-    supernet, training = cafenet.SupernetConfig(r=1, beta=0.5), trained_for(SUPERNET_EPOCHS, seed)
-    algorithm = cafenet.Evolution(population=30, iterations=NUM_SEARCHED // 30)
-    return _searched(task, task.build(seed), percent, seed, place / f"{percent}", supernet, training, algorithm)
 
 
 def torch_pruning(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -174,14 +168,13 @@ METHODS: dict[str, Method] = {
     "Torch-Pruning, sparse training": torch_pruning_sparse,
     "ModelOpt FastNAS": fastnas,
     "CafeNet-T": cafenet_t,
-    "CafeNet-E": cafenet_e,
-    "CafeNet-R": cafenet_r,
-    "CafeNet-T, r=1": cafenet_free_t,
-    "CafeNet-T, four times from uniform": cafenet_farther_t,
-    "CafeNet-T, losses farther apart": cafenet_losses_t,
-    "CafeNet-T, distilled": cafenet_distilled_t,
-    "CafeNet-T, r=1, fresh weights": cafenet_fresh_t,
-    "CafeNet-E, r=1, fresh weights": cafenet_fresh_e,
+    "CafeNet-T, one stage": cafenet_one_t,
+    "CafeNet-E, one stage": cafenet_one_e,
+    "CafeNet-R, one stage": cafenet_one_r,
+    "CafeNet-T, one stage, r=1": cafenet_free_t,
+    "CafeNet-T, one stage, four times from uniform": cafenet_farther_t,
+    "CafeNet-T, one stage, losses farther apart": cafenet_losses_t,
+    "CafeNet-T, one stage, distilled": cafenet_distilled_t,
 }
 
 
@@ -227,13 +220,16 @@ def _from_trained(
     r: int = 0,
     metric: str = "accuracy",
     distill: cafenet.DistillConfig | None = None,
+    stages: cafenet.StagesConfig = ONE_STAGE,
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
     supernet = cafenet.SupernetConfig(r=r, beta=0.5, sort_by_importance=True)
-    training = replace(trained_for(SUPERNET_EPOCHS, seed, lr=0.05), distill=distill)
+    training = replace(trained_for(SUPERNET_EPOCHS, seed, lr=0.05, num_stages=stages.num_stages), distill=distill)
     kind = [f"{percent}-pretrained", *(["by-loss"] if metric != "accuracy" else []), *([f"r{r}"] if r else [])]
-    place = place / "-".join([*kind, *(["distilled"] if distill else [])])
-    return _searched(task, trained, percent, seed, place, supernet, training, algorithm, metric)
+    place = place / "-".join(
+        [*kind, *(["distilled"] if distill else []), *(["staged"] if stages is TWO_STAGES else [])]
+    )
+    return _searched(task, trained, percent, seed, place, supernet, training, algorithm, stages, metric)
 
 
 def _searched(
@@ -245,6 +241,7 @@ def _searched(
     supernet: cafenet.SupernetConfig,
     training: cafenet.TrainConfig,
     algorithm: Algorithm,
+    stages: cafenet.StagesConfig,
     metric: str = "accuracy",
 ) -> nn.Module:
     """A supernet and a search; algorithms in one place share the supernet."""
@@ -258,6 +255,7 @@ def _searched(
         training=training,
         algorithm=algorithm,
         metric=metric,
+        stages=stages,
         settings=cafenet.SearchConfig(seed=seed),
         directory=place,
         quiet=True,

@@ -113,9 +113,9 @@ def task(name: str) -> Task:
     return Task(name, *cifar_parts())
 
 
-def trained_for(epochs: float, seed: int, lr: float = 0.1) -> TrainConfig:
-    """The same for every model."""
-    schedule = ScheduleConfig(warmup_epochs=min(1.0, epochs / 4))
+def trained_for(epochs: float, seed: int, lr: float = 0.1, num_stages: int = 1) -> TrainConfig:
+    """The same for every model; a warm-up of an epoch in every stage."""
+    schedule = ScheduleConfig(warmup_epochs=min(1.0 * num_stages, epochs / 4))
     return TrainConfig(
         epochs=epochs,
         batch_size=BATCH_SIZE,

@@ -7,6 +7,7 @@ import numpy as np
 from benchmarks.intervals import cell_of
 from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
 from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_WIDTHS, Task, task
+from benchmarks.ranking.picks import BUDGET, DEFAULT_SEARCH, NUM_SCORED, SEARCHES, fit_law, without_supernet
 from benchmarks.ranking.ranking import (
     KINDS,
     PRIMARY,
@@ -70,6 +71,12 @@ default search draws them, the logarithms of their groups' shares this far apart
 pattern; the trend then ranks the labelled widths, which it has not seen. The labelled widths lie far apart themselves.
 The default search draws widths 0.3 apart all the same, since losses of widths 0.7 apart did not lead it to better
 networks, on one seed ([Peers](peers.md), *losses farther apart*)."""
+PICKS = f"""\
+Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
+from the same full network. What a search finds has no label, so it is judged by a line: the least-squares fit of the
+labels of all widths over the logarithms of the groups' widths, whose own best width is the last row. The line's error
+is the same for all searches. Two stages share the epochs and the widths that are scored, and the second goes on with
+the first one's weights."""
 EARLIER = """\
 Supernets of 30 epochs in all, scored on 4,000 images, few seeds each: made by the same command at revision eb8067c
 (eace6e3 where channels are *sorted by all weights*). Without *near the budgets* or *full network first*, widths are
@@ -125,6 +132,7 @@ def _network(results: Results, work: Task) -> list[str]:
         lines += ["", f"Ranked by {score}:", "", *_head("supernet", "seeds", *KINDS)]
         lines += [_row(name, _means(measured[name], score)) for name in WAYS if name in measured]
     lines += [*_questions(measured), *_ways_to_rank(measured), *_trends(results, work, known)]
+    lines += _picks(results, work, known)
     return [*lines, *_earlier(results, work, known)]
 
 
@@ -207,6 +215,26 @@ def _trends(results: Results, work: Task, known: Truth) -> list[str]:
         both = ([row["tau at equal FLOPs"] for row in found[each]] for each in (name, names[0]))
         last = "" if name == names[0] else cell_of(compare_paired(*both), 3)
         lines.append(_row(name, [str(len(found[name])), *cells, last]))
+    return lines
+
+
+def _picks(results: Results, work: Task, known: Truth) -> list[str]:
+    """What whole searches find, by the law of the labels."""
+    rows = results.rows(f"picks {work.name}")
+    if not rows:
+        return []
+    law = fit_law(work, known)
+    found = {
+        name: {seed: law.accuracy(widths) for seed, widths in rows[name].items()} for name in SEARCHES if name in rows
+    }
+    lines = ["", PICKS, "", *_head("search", "seeds", "accuracy by the line, %", f"minus {DEFAULT_SEARCH}")]
+    for name, seeds in found.items():
+        both = sorted(set(seeds) & set(found.get(DEFAULT_SEARCH, {})))
+        pair = [[found[each][seed] for seed in both] for each in (name, DEFAULT_SEARCH)] if both else None
+        last = cell_of(compare_paired(*pair), 2) if pair and name != DEFAULT_SEARCH else ""
+        lines.append(_row(name, [str(len(seeds)), _spread(list(seeds.values()), 2), last]))
+    for name, widths in without_supernet(work, law).items():
+        lines.append(_row(name, ["", f"{law.accuracy(widths):.2f}", ""]))
     return lines
 
 

@@ -77,7 +77,7 @@ def rank(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int
 
 def full_network(task: Task, seed: int, directory: Path) -> nn.Module:
     """What all supernets of a seed begin with; trained once."""
-    model, config = initialised(task.build(), seed), _config(FULL_EPOCHS, seed)
+    model, config = initialised(task.build(), seed), supernet_training(FULL_EPOCHS, seed)
     batches = train_loader(task.train, BATCH_SIZE, AUGMENTATION)
     return train_model(model, torch.zeros(1, 3, SIZE, SIZE), batches, config, directory=directory, quiet=True)
 
@@ -103,7 +103,7 @@ def ranked(task: Task, trained: nn.Module, way: Way, seed: int) -> dict[str, Any
 def trained_supernet(task: Task, trained: nn.Module, way: Way, seed: int) -> Supernet:
     """A supernet that goes on from the trained network."""
     supernet = build_supernet(trained, task.space, way.supernet, seed=seed)
-    config = replace(_config(EPOCHS * way.epochs, seed), **NEAR | way.training)
+    config = replace(supernet_training(EPOCHS * way.epochs, seed), **NEAR | way.training)
     train_supernet(supernet, train_loader(task.train, BATCH_SIZE, AUGMENTATION), config, quiet=True)
     return supernet
 
@@ -133,7 +133,8 @@ def scored(supernet: Supernet, taken: IntArray, calibration: Examples, validatio
     return float(accuracies.max()), float(losses.min())
 
 
-def _config(epochs: float, seed: int) -> TrainConfig:
+def supernet_training(epochs: float, seed: int) -> TrainConfig:
+    """What all trainings have in common."""
     return TrainConfig(
         epochs=epochs, batch_size=BATCH_SIZE, optimizer=OptimizerConfig(lr=0.1), full_share=0.0, seed=seed
     )

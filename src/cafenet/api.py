@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
@@ -30,12 +30,14 @@ from cafenet.searching.result import SearchResult
 from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig
 from cafenet.space import WidthSpace
-from cafenet.stages import Job, StagesConfig, plan_stages, search_in_stages
+from cafenet.stages import Job, Stage, StagesConfig, plan_stages, search_in_stages
 from cafenet.supernet import LossFunction
 from cafenet.supernet_config import SupernetConfig, build_bins
 from cafenet.trace import trace
 from cafenet.train import TrainConfig, check_training
 
+_STAGES = StagesConfig(num_stages=2, alpha=1.0, carry_weights=True)
+"""By default: what was best where it was measured (docs/peers.md)."""
 _FEW = 8
 """Examples that show whether a metric fits."""
 
@@ -84,6 +86,8 @@ def search(
     train, val: data that the supernet learns from and that widths are scored on; keep the test set out of both.
     training: of the supernet. retrain: of the slim model; None keeps the supernet's weights. start: what that training
     begins with, fresh weights or the supernet's, which need fewer epochs.
+    stages: by default two that share the supernet's epochs; the first searches for a budget half-way to the one asked
+    for, and the second goes on from there.
     directory: where checkpoints, scores and results go; a second call with the same one continues the first, and
     `cafenet report` makes a page of it.
     The model itself is not changed.
@@ -111,17 +115,17 @@ def search(
     full = {"flops": float(space.flops()), "params": float(space.params())}
     if any(cap.cost == "latency_ms" for cap in parsed.caps):
         full["latency_ms"] = measure()
-    stages = stages or StagesConfig()
-    _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages)[0].budget)
+    stages = stages or _STAGES
+    _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages))
     check_training(job.training, train, next(model.parameters()).device, loss)
     if retrain is not None:
         check_training(retrain, train, next(model.parameters()).device, loss)
         check_plain_training(retrain)
     with _place(directory) as place:
         if not (place / "search.json").exists():  # else once the checkpoint has not refused the options
-            _describe(model, space, job, budget, place)
+            _describe(model, space, job, budget, stages, place)
         found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
-        _describe(model, space, job, budget, place)
+        _describe(model, space, job, budget, stages, place)
         write_json(place / "entries.json", [_entry(found.result)])
         slim = found.slim
         if retrain is None or start == "supernet":
@@ -135,7 +139,7 @@ def search(
     return Found(slim, found.result, space)
 
 
-def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, place: Path) -> None:
+def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path) -> None:
     """What a report tells of the search beside its scores."""
     parts = ("supernet", "training", "algorithm", "search", "scoring", "latency", "freeze")
     content = {
@@ -144,7 +148,7 @@ def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, place:
         "description": f"{type(model).__name__} at {budget}",
         "budget": budget,
         "metric": metric_name(job.metric),
-        "settings": {name: _plain(getattr(job, name)) for name in parts},
+        "settings": {name: _plain(getattr(job, name)) for name in parts} | {"stages": _plain(stages)},
     }
     write_json(place / "search.json", content)
     write_json(place / "space.json", describe_space(space, build_bins(space, job.supernet)))
@@ -163,13 +167,15 @@ def _entry(result: SearchResult) -> dict[str, Any]:
     return {"method": method, "budget": result.budget, "channels": channels, "search_score": result.score}
 
 
-def _check(job: Job, space: WidthSpace, budget: Budget) -> None:
-    """What the first search would refuse, before a supernet is trained for it; latency is measured later."""
+def _check(job: Job, space: WidthSpace, plan: Sequence[Stage]) -> None:
+    """What a stage's search would refuse, before a supernet is trained for it; latency is measured later."""
     if isinstance(job.algorithm, type) or not all(hasattr(job.algorithm, name) for name in ("name", "proposals")):
         raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=300), but is {job.algorithm!r}")
-    caps = tuple(cap for cap in budget.caps if cap.cost != "latency_ms")
     costs = {"flops": space.flops, "params": space.params}
-    Feasible(build_bins(space, job.supernet), costs, Budget(budget.text, caps), job.search.band)
+    for stage in plan:
+        caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
+        bins = build_bins(space, job.supernet, stage.beta)
+        Feasible(bins, costs, Budget(stage.budget.text, caps), job.search.band)
     metric = metric_by_name(job.metric) if isinstance(job.metric, str) else job.metric
     if not isinstance(job.validation, Iterator):  # which would be used up
         device = next(space.model.parameters()).device

@@ -100,7 +100,7 @@ def _begin_with_full_network(
     """
     space, share = supernet.space, config.full_share or 0.0
     whole = of_one_width(supernet.model, space)
-    first = replace(_part(config, share), random_share=0.0, sandwich=0, flops_band=None, full_share=0.0, distill=None)
+    first = replace(part_of(config, share), random_share=0.0, sandwich=0, flops_band=None, full_share=0.0, distill=None)
     begun = train_supernet(
         whole,
         data,
@@ -114,7 +114,7 @@ def _begin_with_full_network(
     order = importance_order(space, whole.model)
     supernet.model.load_state_dict(in_order(space, whole.model, order).state_dict())
     supernet.order = supernet.first_order[order]
-    return _part(config, 1 - share), begun
+    return part_of(config, 1 - share), begun
 
 
 def of_one_width(model: nn.Module, space: WidthSpace) -> Supernet:
@@ -122,6 +122,6 @@ def of_one_width(model: nn.Module, space: WidthSpace) -> Supernet:
     return Supernet(model, space, uniform_bins(space, 1), LocallyFree(0))
 
 
-def _part(config: TrainConfig, share: float) -> TrainConfig:
-    """A training of a share of the epochs, with its schedule."""
+def part_of(config: TrainConfig, share: float) -> TrainConfig:
+    """A training of a share of the epochs, with its schedule: a half of 30 with a warm-up of 2 is 15 with one of 1."""
     return replace(config, epochs=share * config.epochs, schedule=shortened(config.schedule, config.epochs, share))

@@ -127,11 +127,12 @@ def _recipe(path: Path) -> dict[str, Any]:
             f"{path} must be a run directory, but has no recipe.yaml of `cafenet run` and no search.json of "
             "`cafenet.search`"
         )
-    settings = called["settings"]
+    settings = dict(called["settings"])
     return {
         "description": called["description"],
         "supernet": settings["supernet"],
         "train": settings["training"],
+        "stages": settings.pop("stages", {}),
         "search": {"budget": called["budget"], "metric": called["metric"], **settings},
         "called": True,
     }

@@ -1,0 +1,116 @@
+"""Whole searches at half the FLOPs, judged by a line that is fitted to the labels of all widths.
+
+A label of one width is noisy, and a search may find one that has none. The line over the logarithms of the groups'
+widths averages the noise of all labels, so some seeds show what a change of the search is worth.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE
+from benchmarks.ranking.networks import SIZE, Task
+from benchmarks.ranking.ranking import Truth
+from benchmarks.ranking.supernets import EPOCHS, FIXED, full_network, supernet_training
+from benchmarks.search_results import Results
+from torch import nn
+
+import cafenet
+from cafenet.data import eval_loader, train_loader
+from cafenet.scoring import FloatArray
+from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.budget import parse_budget
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.trend import best_of_trend
+
+BUDGET = "50%"
+NUM_SCORED = 200
+DEFAULT_SEARCH = "trend"
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to search; those with the same supernet share it."""
+
+    algorithm: Algorithm
+    stages: cafenet.StagesConfig = field(default_factory=cafenet.StagesConfig)
+
+
+TWO = cafenet.StagesConfig(2, alpha=1.0, carry_weights=True)
+SEARCHES = {
+    DEFAULT_SEARCH: Way(cafenet.Trend(NUM_SCORED)),
+    "trend, widths 0.7 apart": Way(cafenet.Trend(NUM_SCORED, spread=0.7)),
+    "trend, widths 1.0 apart": Way(cafenet.Trend(NUM_SCORED, spread=1.0)),
+    "trend, four times from uniform": Way(cafenet.Trend(NUM_SCORED, farthest=4.0)),
+    "trend, two stages": Way(cafenet.Trend(NUM_SCORED // 2), TWO),
+    "evolution": Way(cafenet.Evolution(population=20, iterations=NUM_SCORED // 20)),
+    "random": Way(cafenet.RandomSearch(NUM_SCORED)),
+}
+"""Two stages share the epochs and the number of widths that are scored."""
+
+
+def search_all(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int], cache: Path) -> None:
+    """The widths that every way finds, for what is missing, seed by seed."""
+    start = time.monotonic()
+    for seed in seeds:
+        known = results.rows(f"picks {task.name}")
+        missing = [name for name in names if str(seed) not in known.get(name, {})]
+        trained = full_network(task, seed, cache / f"{task.name}-{seed}") if missing else None
+        for name in missing:
+            widths = found(task, trained, SEARCHES[name], seed, cache / f"{task.name}-{seed}-search")
+            results.add(f"picks {task.name}", name, widths, str(seed))
+            print(f"{task.name}, {name}, seed {seed}: {widths} ({(time.monotonic() - start) / 60:.0f} min)", flush=True)
+
+
+def found(task: Task, trained: nn.Module, way: Way, seed: int, place: Path) -> list[int]:
+    """Channels per group; the stages share the epochs of the training."""
+    training = replace(supernet_training(EPOCHS, seed), flops_band="budgets")
+    search = cafenet.search(
+        trained,
+        torch.zeros(1, 3, SIZE, SIZE),
+        train_loader(task.train, BATCH_SIZE, AUGMENTATION),
+        eval_loader(task.validation),
+        BUDGET,
+        supernet=FIXED,
+        training=training,
+        algorithm=way.algorithm,
+        stages=way.stages,
+        settings=cafenet.SearchConfig(seed=seed),
+        directory=place / f"{way.stages.num_stages}",
+        quiet=True,
+    )
+    return [search.result.widths[group.name] for group in task.space.groups]
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """Accuracy = start + sum of worth_g log(width_g), by least squares over the labels."""
+
+    start: float
+    worths: FloatArray
+
+    def accuracy(self, widths: Any) -> float:
+        """Of one width vector, in percent."""
+        return float(self.start + np.log(np.asarray(widths)) @ self.worths)
+
+
+def fit_law(task: Task, known: Truth) -> Law:
+    """The line over all labelled widths."""
+    logarithms = np.log(task.bins.widths(task.taken[known.numbers]))
+    columns = np.column_stack([np.ones(len(logarithms)), logarithms])
+    start, *worths = np.linalg.lstsq(columns, known.mean, rcond=None)[0]
+    return Law(float(start), np.array(worths))
+
+
+def without_supernet(task: Task, law: Law) -> dict[str, list[int]]:
+    """Uniform widths, and the best of the law within the distance that a trend goes by default."""
+    costs: dict[str, Any] = {"flops": task.space.flops, "params": task.space.params}
+    feasible = Feasible(task.bins, costs, parse_budget(BUDGET, task.space))
+    uniform = feasible.fill(feasible.uniform(), np.random.default_rng(0), low=0.99, n=1)[0]
+    best = best_of_trend(feasible, law.worths, cafenet.Trend().farthest)[0]
+    rows = {"uniform widths": uniform, "the best of the law": best}
+    return {name: task.bins.widths(row).tolist() for name, row in rows.items()}
