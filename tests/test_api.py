@@ -82,8 +82,8 @@ def test_the_slim_model_has_statistics_of_its_own(tmp_path):
 
 def test_weights_come_from_the_supernet_unless_retrained(tmp_path):
     answer = found(directory=tmp_path)
-    learned = torch.load(tmp_path / "stage-1" / "supernet.pt", weights_only=True)["model"]["one.weight"]
-    (path,) = (tmp_path / "stage-1").glob("result-*.json")
+    learned = torch.load(tmp_path / "stage-2" / "supernet.pt", weights_only=True)["model"]["one.weight"]
+    (path,) = (tmp_path / "stage-2").glob("result-*.json")
     places = read_result(path).channels["one"]  # in the supernet, sorted by importance
     assert sorted(learned[places].flatten(1).tolist()) == sorted(answer.model.one.weight.flatten(1).tolist())
 
@@ -163,15 +163,32 @@ def test_a_second_call_continues_the_first(tmp_path):
 
 def test_other_options_of_the_search_start_it_again(tmp_path):
     """On the same supernet and with the scores that are there; what is described is the last search."""
-    first = found(algorithm=RandomSearch(samples=4), directory=tmp_path)
+    found(algorithm=RandomSearch(samples=4), directory=tmp_path)
     trained_at = (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns
     second = found(algorithm=RandomSearch(samples=9), directory=tmp_path)
-    assert first.result.num_scored < second.result.num_scored
     assert second.result == found(algorithm=RandomSearch(samples=9)).result
     assert (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
     assert '"samples": 9' in (tmp_path / "search.json").read_text()
     with pytest.raises(StoreError, match="scoring"):
         found(algorithm=RandomSearch(samples=9), directory=tmp_path, scoring=ScoringConfig(calibration_size=40))
+
+
+def test_a_stage_that_begins_with_other_widths_than_before_has_a_place_of_its_own(tmp_path):
+    """Another search of the first stage finds other widths; what the second had found from the old ones is kept."""
+    few = found(algorithm=RandomSearch(samples=2), directory=tmp_path)
+    many = found(algorithm=RandomSearch(samples=9), directory=tmp_path)
+    assert [len(read_result(path).channels["one"]) for path in sorted(tmp_path.glob("stage-2*/result-*.json"))] == [
+        len(each.result.channels["one"]) for each in (few, many)
+    ]
+    assert len(list(tmp_path.glob("stage-2*"))) == 2
+    assert many.result == found(algorithm=RandomSearch(samples=9)).result
+    assert found(algorithm=RandomSearch(samples=2), directory=tmp_path).result == few.result
+
+
+def test_a_budget_that_only_a_later_stage_could_not_meet_is_refused_at_once(monkeypatch):
+    monkeypatch.setattr("cafenet.stages.train_supernet", None)  # nothing may be trained
+    with pytest.raises(BudgetError, match="smallest"):
+        found(budget="2%")
 
 
 def test_without_a_directory_nothing_is_left(tmp_path, monkeypatch):

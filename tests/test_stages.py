@@ -19,22 +19,26 @@ from cafenet import stages
 from cafenet.errors import BudgetError, CafeNetError
 from cafenet.importance import channels_before, importance_order, in_order, sort_by_importance
 from cafenet.metrics import accuracy
+from cafenet.optim import ScheduleConfig
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.result import SearchResult, read_result
 from cafenet.searching.widths import SearchConfig
+from cafenet.slim_file import load, save
 from cafenet.stages import (
     Job,
     StagesConfig,
     StagesResult,
     band_about,
     composed,
+    plan_jobs,
     plan_stages,
     search_in_stages,
     train_stage,
 )
 from cafenet.supernet_config import SupernetConfig
+from cafenet.train_config import TrainConfig
 from train.small import Plain, assert_same_state, batch, built, config, traced
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
@@ -286,9 +290,42 @@ def test_a_stage_starts_from_the_carried_weights_or_the_models_own(carry_weights
     learned.load_state_dict(learned_of(tmp_path / "stage-1" / "supernet.pt"))
     learned = in_order(space, learned, np.argsort(supernet.order))  # as they were before the important ones came first
     channels = channels_before(space, kept(tmp_path)[0].channels, supernet.order)
-    expected = space.extract(channels=channels, model=learned if carry_weights else original).state_dict()
+    start = space.extract(channels=channels, model=learned if carry_weights else original)
+    expected = (sort_by_importance(traced(start), start) if carry_weights else start).state_dict()
     assert second.keys() == expected.keys()
     assert [name for name in second if not torch.equal(second[name], expected[name])] == []
+
+
+def test_stages_with_carried_weights_share_one_training():
+    """30 epochs, 0.3 of them for the full network: 9 + 10.5 and 10.5, with a warm-up and milestones that go along."""
+    schedule = ScheduleConfig(warmup_epochs=2.0, milestones=(0.5, 15))
+    training = TrainConfig(epochs=30, schedule=schedule, full_share=0.3)
+    first, second = plan_jobs(job(training=training), StagesConfig(2, carry_weights=True))
+    assert first.training.epochs == pytest.approx(19.5)
+    assert first.training.full_share == pytest.approx(9 / 19.5)
+    assert first.training.schedule.warmup_epochs == pytest.approx(2.0 * 19.5 / 30)
+    assert (second.training.epochs, second.training.full_share) == (pytest.approx(10.5), 0.0)
+    assert second.training.schedule.milestones == (0.5, 0.5)
+    assert (first.supernet.sort_by_importance, second.supernet.sort_by_importance) == (False, True)
+    assert first.algorithm == second.algorithm
+
+
+@pytest.mark.parametrize("config", [StagesConfig(1, carry_weights=True), StagesConfig(3)])
+def test_stages_of_their_own_have_whole_trainings(config: StagesConfig):
+    work = job()
+    assert plan_jobs(work, config) == [work] * config.num_stages
+
+
+def test_the_shares_of_many_stages_add_up():
+    jobs = plan_jobs(job(training=TrainConfig(epochs=20)), StagesConfig(4, carry_weights=True))
+    assert sum(each.training.epochs for each in jobs) == pytest.approx(20)
+    assert jobs[0].training.epochs * jobs[0].training.full_share == pytest.approx(0.3 * 20)  # the default share
+
+
+def test_what_two_stages_found_is_saved_and_read_as_cut_from_the_original(tmp_path):
+    found = searched(tmp_path / "search", stages_config=StagesConfig(2, carry_weights=True))
+    save(found.slim, tmp_path / "slim.pt")
+    assert_same_state(load(tmp_path / "slim.pt", built()), found.slim)
 
 
 def test_what_is_found_are_channels_of_the_users_model_though_the_supernet_was_sorted(tmp_path):
@@ -373,7 +410,7 @@ def test_interrupted_between_stages(carry_weights, tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "run_stage", only_first)
     with pytest.raises(KeyboardInterrupt):
         searched(tmp_path / "parts", stages_config=two)
-    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["stage-1"]
+    assert [path.name for path in (tmp_path / "parts" / "stage-2").iterdir()] == ["start.json"]
     monkeypatch.undo()
     assert_same_result(searched(tmp_path / "parts", stages_config=two), whole)
 

@@ -4,6 +4,7 @@ Stage t of T has the budget F0 - (F0 - Fb) t/T and bins of beta / alpha^(t-1). S
 3 stages with beta 1 and alpha 2 is 250M with beta 1, 200M with beta 0.5, 150M with beta 0.25.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,6 +15,7 @@ import numpy as np
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from cafenet.atomic import write_json
 from cafenet.errors import BudgetError
 from cafenet.examples import Data
 from cafenet.importance import channels_before, in_order
@@ -138,12 +140,13 @@ def search_in_stages(
     A second call continues where the first one stopped. The channels of the result are the original model's.
     """
     current, weights = model, model
+    original = trace(model, example_inputs, freeze=job.freeze)
     kept: dict[str, list[int]] = {}
     result: SearchResult | None = None
     plan = plan_stages(budget, full_costs, job.supernet.beta, config)
     for stage, own in zip(plan, plan_jobs(job, config), strict=True):
-        place = directory / f"stage-{stage.number}"
-        space = trace(current, example_inputs, freeze=job.freeze)
+        place = _stage_place(directory, stage.number, kept)
+        space = original if current is model else trace(current, example_inputs, freeze=job.freeze)
         supernet, result = run_stage(weights, space, stage, own, place)
         channels = channels_before(space, result.channels, supernet.order)
         kept = composed(kept, channels)
@@ -153,7 +156,22 @@ def search_in_stages(
         weights = slim if config.carry_weights else current
     assert result is not None
     widths = {name: len(channels) for name, channels in kept.items()}
-    return StagesResult(replace(result, channels=kept, widths=widths), slim)
+    whole = original.extract(channels=kept)  # cut from the original model in one go, so that a file of it says so
+    whole.load_state_dict(slim.state_dict())
+    return StagesResult(replace(result, channels=kept, widths=widths), whole)
+
+
+def _stage_place(directory: Path, number: int, begins_with: Mapping[str, list[int]]) -> Path:
+    """Where a stage keeps its supernet and study: one that begins with other channels than before gets a new place."""
+    place = directory / f"stage-{number}"
+    if number == 1:
+        return place
+    content = json.dumps(begins_with, sort_keys=True)
+    note = place / "start.json"
+    if note.exists() and json.loads(note.read_text()) != json.loads(content):
+        place = directory / f"stage-{number}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+    write_json(place / "start.json", dict(begins_with))
+    return place
 
 
 def run_stage(
