@@ -322,6 +322,18 @@ def test_the_shares_of_many_stages_add_up():
     assert jobs[0].training.epochs * jobs[0].training.full_share == pytest.approx(0.3 * 20)  # the default share
 
 
+def test_a_band_of_the_users_own_is_of_the_original_models_flops(tmp_path, monkeypatch):
+    bands, train = [], stages.train_supernet
+    monkeypatch.setattr(
+        stages, "train_supernet", lambda *a, **k: bands.append((a[0].space.flops(), a[2].flops_band)) or train(*a, **k)
+    )
+    searched(tmp_path, job(training=config(flops_band=(0.3, 0.9))), StagesConfig(2))
+    (full, first), (narrow, second) = bands
+    assert (full, first) == (FULL, (0.3, 0.9))
+    assert narrow < 0.9 * FULL
+    assert second == (pytest.approx(0.3 * FULL / narrow), 1.0)
+
+
 def test_what_two_stages_found_is_saved_and_read_as_cut_from_the_original(tmp_path):
     found = searched(tmp_path / "search", stages_config=StagesConfig(2, carry_weights=True))
     save(found.slim, tmp_path / "slim.pt")

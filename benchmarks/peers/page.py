@@ -13,7 +13,7 @@ from benchmarks.search_results import Results
 from cafenet.pairing import PairedDifference, compare_paired
 
 OURS = "CafeNet-T"
-STARTS = "starts"
+ONE_STAGE = "CafeNet-T, one stage"
 HOW = f"""# Peers and baselines within the same FLOPs, with the same training
 
 Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to restart and share it). CIFAR-10 at 16x16:
@@ -27,7 +27,8 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
 - A budget is a cap. CafeNet uses it up; FastNAS and Torch-Pruning stay below it, by a twelfth in the worst cell.
 - Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and rows that say
   *fresh weights*, where there are any: these train a supernet from the start.
-- Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored. {OURS} is the default search.
+- Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored, which the two stages of
+  {OURS}, the default search, share.
 - Search time is the median of CPU time on one core, a shared supernet's training counted where it was trained, without
   searches that were interrupted.
 - Mean and standard deviation over seeds. Differences are paired, with 95% intervals, bold where they do not hold zero;
@@ -65,10 +66,11 @@ from fresh ones, over all networks, with 95% intervals and the number of network
 CHANGES = """
 ## What the last changes of the default were worth
 
-Points of accuracy, with 95% intervals and the number of pairs. *Before*: a channel's importance was the size of all of
-its weights, and the pick might lie four times from uniform widths; these rows were measured by the same command at
-revision eace6e3, which called r=1 `CafeNet-T` and r=0 `CafeNet-T, r=0`. *Now*: where channels are normalised, only the
-weights that read them count, and the pick lies within twice.
+Points of accuracy, with 95% intervals and the number of pairs. *Two stages* go on from a search at half the way to the
+budget; they share the epochs and the number of scored widths with *one stage*. *Before*: one stage, a channel's
+importance was the size of all of its weights, and the pick might lie four times from uniform widths; these rows were
+measured by the same command at revision eace6e3, which called r=1 `CafeNet-T` and r=0 `CafeNet-T, r=0`. *One stage*:
+where channels are normalised, only the weights that read them count, and the pick lies within twice.
 """
 
 
@@ -79,7 +81,7 @@ def markdown(results: Results) -> str:
         for network in BUILDERS:
             lines += _table(results, network, percent)
         lines += _overall(results, percent)
-    lines += [WHY, *_protocols(results), *_changes(results), *_starts(results)]
+    lines += [WHY, *_protocols(results), *_changes(results)]
     lines += ["", "Lines of user code, counted in `benchmarks/peers/methods.py` with the helpers that they call:", ""]
     lines += [f"- {name}: {_num_lines(method)}" for name, method in METHODS.items()]
     return "\n".join(lines) + "\n"
@@ -167,9 +169,9 @@ def _changes(results: Results) -> list[str]:
     titles = " | ".join(f"{percent}%, {key.replace('finetuned', 'fine-tuned')}" for percent, key in columns)
     lines = [CHANGES, f"| difference | {titles} |", "| --- |" + " ---: |" * len(columns)]
     for label, *both in (
+        ("two stages - one stage", ("", OURS), ("", ONE_STAGE)),
+        ("one stage - before, both r=0", ("", ONE_STAGE), (" before", "r=0")),
         ("r=0 - r=1, both before", (" before", "r=0"), (" before", "r=1")),
-        ("now - before, both r=0", ("", OURS), (" before", "r=0")),
-        ("now, r=0 - before, r=1", ("", OURS), (" before", "r=1")),
     ):
         cells = []
         for percent, key in columns:
@@ -177,25 +179,6 @@ def _changes(results: Results) -> list[str]:
             found = _paired(rows, key)
             cells.append(f"{cell_of(found)} ({found.num_pairs if found else 0})")
         lines.append(f"| {label} | {' | '.join(cells)} |")
-    return lines
-
-
-def _starts(results: Results) -> list[str]:
-    """Widths on the way from uniform ones to the pick, the nearest first, from several weights."""
-    lines = []
-    for name, rows in results.rows(STARTS).items():
-        network, rest = name.split(" at ")
-        percent, seed = rest.split("%, seed ")
-        lines += ["", f"## The way from uniform widths to the pick: {name}", ""]
-        lines += [
-            f"`python -m benchmarks.peers.starts --network {network} --percent {percent} --seed {seed}`: what the"
-        ]
-        lines += ["supernet says of each width, and its test accuracy from three starts, one training each.", ""]
-        lines += ["| widths | score | fine-tuned, supernet | fine-tuned, trained network | scratch |"]
-        lines += ["| --- |" + " ---: |" * 4]
-        for widths, row in rows.items():
-            cells = " | ".join(f"{row[key]:.2f}" for key in ("score", "supernet", "trained", "scratch"))
-            lines.append(f"| {widths} | {cells} |")
     return lines
 
 

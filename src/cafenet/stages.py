@@ -147,7 +147,8 @@ def search_in_stages(
     for stage, own in zip(plan, plan_jobs(job, config), strict=True):
         place = _stage_place(directory, stage.number, kept)
         space = original if current is model else trace(current, example_inputs, freeze=job.freeze)
-        supernet, result = run_stage(weights, space, stage, own, place)
+        training = _band_of_original(own.training, original.flops() / space.flops())
+        supernet, result = run_stage(weights, space, stage, replace(own, training=training), place)
         channels = channels_before(space, result.channels, supernet.order)
         kept = composed(kept, channels)
         current = space.extract(channels=channels)
@@ -159,6 +160,15 @@ def search_in_stages(
     whole = original.extract(channels=kept)  # cut from the original model in one go, so that a file of it says so
     whole.load_state_dict(slim.state_dict())
     return StagesResult(replace(result, channels=kept, widths=widths), whole)
+
+
+def _band_of_original(training: TrainConfig, ratio: float) -> TrainConfig:
+    """A band of shares of the original model's FLOPs as one of a stage's model, which has 1 / ratio of them."""
+    band = training.flops_band
+    if band is None or band == "budgets":
+        return training
+    low, high = (min(1.0, share * ratio) for share in band)
+    return replace(training, flops_band=(low, high))
 
 
 def _stage_place(directory: Path, number: int, begins_with: Mapping[str, list[int]]) -> Path:

@@ -28,8 +28,8 @@ class TrainConfig:
     sandwich: int = 0
     """0 trains one width a step; n > 0 the widest, the smallest and n sampled ones (the sandwich rule)."""
     flops_band: tuple[float, float] | Literal["budgets"] | None = "budgets"
-    """Sample widths near a share of FLOPs drawn from this band, e.g. [0.3, 0.7]. `budgets` is a band about the budgets
-    that will be searched, where these are known; None is over all bins, as in the paper."""
+    """Sample widths near a share of the model's FLOPs drawn from this band, e.g. [0.3, 0.7]. `budgets` is a band about
+    the budgets that will be searched, where these are known; None is over all bins, as in the paper."""
     spread: float = 0.3
     """In a band: how far the groups' shares lie apart (standard deviation of their logarithms)."""
     full_share: float | None = None

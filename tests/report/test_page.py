@@ -15,7 +15,7 @@ from cafenet.cli import main
 from cafenet.description import describe_space
 from cafenet.errors import RecipeError
 from cafenet.recipes import load_recipe
-from cafenet.report.figures import all_figures
+from cafenet.report.figures import accuracy_against_flops, all_figures
 from cafenet.report.figures import finished as distinct
 from cafenet.report.page import report_html, write_report
 from cafenet.report.records import StudyRecord, read_run, read_trials
@@ -158,6 +158,17 @@ def test_numbers_on_axes_are_not_cut():
     losses = [{"epoch": number, "loss": 0.4251 + 0.0001 * number} for number in range(20)]
     text = report_html(made_up_run(0, space=None, studies=[StudyRecord("supernet", losses, [])]))
     assert re.search(r">0\.42\d\d\d<", text)
+
+
+@pytest.mark.parametrize(("called", "shown"), [(True, 1), (False, 0)])
+def test_the_front_is_that_of_a_searchs_last_stage_and_of_a_runs_first_supernet(called, shown):
+    whole = made_up_run(60).studies[0]
+    halves = [StudyRecord(f"stage-{n + 1}", whole.log, whole.trials[30 * n : 30 * n + 30]) for n in range(2)]
+    recipe = {"description": "made up", "search": {"metric": "accuracy"}, "called": called}
+    axes = accuracy_against_flops(made_up_run(1, studies=halves, recipe=recipe)).axes[0]
+    (line,) = [line for line in axes.lines if line.get_label() == "Pareto front"]
+    complete = [trial for trial in halves[shown].trials if trial.is_complete]
+    assert line.get_ydata().max() == pytest.approx(100 * max(trial.value for trial in complete))
 
 
 def test_only_dropped_widths():

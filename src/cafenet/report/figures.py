@@ -72,7 +72,8 @@ def accuracy_against_flops(run: RunRecord) -> Figure | None:
             label=f"{name} ({len(trials):,} widths)",
         )
         mark(dots, series=number, points=points_name(number))
-    front = pareto_front(next(iter(studies.values())))
+    searched = list(studies.values())[-1 if run.is_call else 0]  # a search's last stage; a run's own supernet
+    front = pareto_front(searched)
     (line,) = axes.plot(
         [trial.costs["flops"] / 1e6 for trial in front],
         [100 * trial.value for trial in front],
