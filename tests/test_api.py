@@ -88,26 +88,28 @@ def test_weights_come_from_the_supernet_unless_retrained(tmp_path):
     assert sorted(learned[places].flatten(1).tolist()) == sorted(answer.model.one.weight.flatten(1).tolist())
 
 
-def test_a_retrained_model_starts_from_fresh_weights():
+def test_a_retrained_model_may_start_from_fresh_weights():
     """It is `train_model` on the channels that were found, whatever the supernet or the user's model had learned."""
     model, settings = built(seed=8), config(seed=4, epochs=2)
-    answer = found(model, retrain=settings)
+    answer = found(model, retrain=settings, start="scratch")
     start = answer.space.extract(channels=answer.result.channels, model=initialised(model, 4))
     assert_same_state(answer.model, train_model(start, EXAMPLE, TRAIN, settings, quiet=True))
     assert counted(answer.model)[0] <= 0.5 * traced(model).flops()
 
 
-def test_a_retrained_model_may_start_from_the_supernet(tmp_path):
+def test_a_retrained_model_starts_from_the_supernet(tmp_path):
     settings = config(seed=4, epochs=2)
-    answer = found(retrain=settings, start="supernet", directory=tmp_path)
+    answer = found(retrain=settings, directory=tmp_path)
     assert_same_state(answer.model, train_model(found().model, EXAMPLE, TRAIN, settings, quiet=True))
-    other = found(retrain=settings, directory=tmp_path)  # has a training of its own in the same directory
+    other = found(
+        retrain=settings, start="scratch", directory=tmp_path
+    )  # has a training of its own in the same directory
     assert not torch.equal(other.model.one.weight, answer.model.one.weight)
-    assert_same_state(other.model, found(retrain=settings).model)
+    assert_same_state(other.model, found(retrain=settings, start="scratch").model)
 
 
 def test_a_start_by_an_unknown_name():
-    with pytest.raises(TrainingError, match="start must be scratch or supernet, but is 'fresh'"):
+    with pytest.raises(TrainingError, match="start must be supernet or scratch, but is 'fresh'"):
         found(retrain=config(), start="fresh")
 
 

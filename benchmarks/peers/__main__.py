@@ -3,6 +3,7 @@
     python -m benchmarks.peers --network vgg --seeds 3          # some hours on one core in all
     python -m benchmarks.peers --shard 0/2                      # half of the cells, beside another process with 1/2
     python -m benchmarks.peers --trainings 2                    # every network that was found trained once more
+    python -m benchmarks.peers --long --methods CafeNet-T       # from the weights found, as long as from scratch
     python -m benchmarks.peers --quick --output build/peers.json
 
 Two protocols: the slim network trained from scratch (fresh weights, 20 epochs), and fine-tuned from what the tool gives
@@ -58,6 +59,8 @@ def main() -> None:
     for seed, network, percent, name in cells if not options.quick else ():
         if list(originals).index((seed, network)) % step == first:
             train_again(results, task(network), percent, name, seed, options.trainings)
+            if options.long:
+                train_long(results, task(network), percent, name, seed, options.cache)
     options.page.write_text(markdown(results), encoding="utf-8")
 
 
@@ -108,6 +111,22 @@ def train_again(results: Results, work: Task, percent: int, name: str, seed: int
         print(f"{part} {name}, seed {seed} again", flush=True)
 
 
+def train_long(results: Results, work: Task, percent: int, name: str, seed: int, cache: Path) -> None:
+    """Train what a method gives from its weights exactly as from scratch."""
+    part = f"{work.name} {percent}% long"
+    if str(seed) in results.rows(part).get(name, {}):
+        return
+    place = _place(cache, work, seed, quick=False)
+    trained = prepared(work, seed, SCRATCH_EPOCHS, place / "original")
+    slim = METHODS[name](work, trained, percent, seed, place / "methods")
+    found = results.rows(f"{work.name} {percent}%")[name][str(seed)]
+    if work.flops(slim) != found["flops"]:
+        raise RuntimeError(f"{part} {name}, seed {seed}: another network than in the table; its cache is gone")
+    tuned = train_model(slim, work.example, work.batches(), trained_for(SCRATCH_EPOCHS, seed), quiet=True)
+    results.add(part, name, work.accuracy(tuned), str(seed))
+    print(f"{part} {name}, seed {seed}", flush=True)
+
+
 def _place(cache: Path, work: Task, seed: int, quick: bool) -> Path:
     return cache / ("quick" if quick else "full") / work.name / f"seed-{seed}"
 
@@ -119,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--percents", type=int, choices=PERCENTS, nargs="+", default=list(PERCENTS), help="of FLOPs")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trainings", type=int, default=1, help="from scratch, of each network found (%(default)s)")
+    parser.add_argument("--long", action="store_true", help="also train what was found from its weights that long")
     parser.add_argument("--shard", default="0/1", help="I/N: every N-th network and seed, from I on")
     parser.add_argument("--quick", action="store_true", help="one epoch of everything, to see that it runs")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-peers")

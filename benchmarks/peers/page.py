@@ -61,7 +61,8 @@ PROTOCOLS = f"""
 ## Fine-tuned minus from scratch
 
 Points of accuracy that {FINETUNE_EPOCHS} epochs from the weights that a tool gives end above {SCRATCH_EPOCHS} epochs
-from fresh ones, over all networks, with 95% intervals and the number of networks and seeds.
+from fresh ones, over all networks, with 95% intervals and the number of networks and seeds. *{SCRATCH_EPOCHS} epochs*
+(`--long`): from these weights just as from fresh ones, with the same epochs and learning rate.
 """
 CHANGES = """
 ## What the last changes of the default were worth
@@ -160,7 +161,18 @@ def _protocols(results: Results) -> list[str]:
             cells.append(f"{cell_of(found)} ({len(pairs)})" if found else "")
         if any(cells):
             lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
+    cells = [_long(results, percent) for percent in PERCENTS]
+    return [*lines, *([f"| {OURS}, {SCRATCH_EPOCHS} epochs | {' | '.join(cells)} |"] if any(cells) else [])]
+
+
+def _long(results: Results, percent: int) -> str:
+    """Ours trained from its own weights as long as from scratch, minus that."""
+    pairs = []
+    for network in BUILDERS:
+        rows = found_by(results, network, percent).get(OURS, {})
+        long = results.rows(f"{network} {percent}% long").get(OURS, {})
+        pairs += [(accuracy, rows[seed]["scratch"]) for seed, accuracy in long.items()]
+    return f"{cell_of(compare_paired(*map(list, zip(*pairs, strict=True))))} ({len(pairs)})" if pairs else ""
 
 
 def _changes(results: Results) -> list[str]:

@@ -70,7 +70,7 @@ def search(
     metric: str | Metric = "accuracy",
     training: TrainConfig | None = None,
     retrain: TrainConfig | None = None,
-    start: Literal["scratch", "supernet"] = "scratch",
+    start: Literal["supernet", "scratch"] = "supernet",
     supernet: SupernetConfig | None = None,
     algorithm: Algorithm | None = None,
     stages: StagesConfig | None = None,
@@ -85,15 +85,15 @@ def search(
 
     train, val: data that the supernet learns from and that widths are scored on; keep the test set out of both.
     training: of the supernet. retrain: of the slim model; None keeps the supernet's weights. start: what that training
-    begins with, fresh weights or the supernet's, which need fewer epochs.
+    begins with, the supernet's weights, which gets farther in as many epochs, or fresh ones, as in the paper.
     stages: by default two that share the supernet's epochs; the first searches for a budget half-way to the one asked
     for, and the second goes on from there.
     directory: where checkpoints, scores and results go; a second call with the same one continues the first, and
     `cafenet report` makes a page of it.
     The model itself is not changed.
     """
-    if start not in ("scratch", "supernet"):
-        raise TrainingError(f"start must be scratch or supernet, but is {start!r}")
+    if start not in ("supernet", "scratch"):
+        raise TrainingError(f"start must be supernet or scratch, but is {start!r}")
     model = unwrap(model)
     job = Job(
         train=train,
