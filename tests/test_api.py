@@ -1,7 +1,9 @@
 """The whole search in one call, on a model and data of the user's own."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,16 +11,20 @@ from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
+from cafenet import stages
 from cafenet.api import Found, search
 from cafenet.cli import main
 from cafenet.errors import BudgetError, CafeNetError, ScoringError, StoreError, TraceError, TrainingError
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import Proposal
+from cafenet.searching.budget import parse_budget
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.random_search import RandomSearch
 from cafenet.searching.result import SearchResult, read_result
-from cafenet.stages import StagesConfig
+from cafenet.searching.widths import SearchConfig
+from cafenet.stages import Job, Stage, StagesConfig
+from cafenet.supernet_config import SupernetConfig
 from train.small import Plain, assert_same_state, batch, built, config, data, traced
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
@@ -185,6 +191,100 @@ def test_a_stage_that_begins_with_other_widths_than_before_has_a_place_of_its_ow
     assert len(list(tmp_path.glob("stage-2*"))) == 2
     assert many.result == found(algorithm=RandomSearch(samples=9)).result
     assert found(algorithm=RandomSearch(samples=2), directory=tmp_path).result == few.result
+
+
+def settles_on(*widths: tuple[int, int]):
+    """A search that takes these widths of `Plain`, stage by stage."""
+
+    class Settled:
+        name = "settled"
+
+        def __init__(self) -> None:
+            self.left = list(widths)
+
+        def __repr__(self) -> str:
+            return f"Settled({widths})"
+
+        def num_widths(self, feasible) -> int:
+            return 1
+
+        def proposals(self, feasible, rng):
+            rows = np.array([self.left.pop(0)]) - feasible.bins.widths(feasible.num_bins * 0 + 1) + 1
+            yield Proposal(rows, num_kept=1)
+            return rows
+
+    return Settled()
+
+
+SINGLE = {"supernet": SupernetConfig(bins="uniform", num_bins=16), "settings": SearchConfig(min_usage=0.01)}
+"""Every number of channels is a width."""
+
+
+def test_what_is_trained_again_in_one_directory_belongs_to_what_was_found(tmp_path):
+    """Other first stages lead to the same widths, but with other weights; other widths are trained, too."""
+    options = {"retrain": config(epochs=1), **SINGLE}
+    for way in (((6, 10), (4, 8)), ((7, 9), (4, 8)), ((7, 9), (4, 7)), ((6, 10), (4, 8))):
+        here = found(algorithm=settles_on(*way), directory=tmp_path, **options)
+        fresh = found(algorithm=settles_on(*way), **options)
+        assert here.result.channels == fresh.result.channels
+        assert_same_state(here.model, fresh.model)
+
+
+def test_validation_batches_that_can_be_read_once_serve_both_stages():
+    batches = [(VAL.tensors[0][i : i + 16], VAL.tensors[1][i : i + 16]) for i in range(0, 64, 16)]
+    assert found(val=iter(batches)).result == found(val=batches).result
+
+
+def test_a_smallest_share_is_of_the_original_in_every_stage():
+    answer = found(supernet=SupernetConfig(min_width=0.6), algorithm=RandomSearch(samples=9))
+    assert answer.result.widths["one"] >= 0.6 * 8
+    assert answer.result.widths["two"] >= 0.6 * 12
+
+
+class Grouped(nn.Module):
+    """A grouped convolution that has two channels a group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(3, 8, 3, padding=1)
+        self.tied = nn.Conv2d(8, 8, 3, padding=1, groups=4)
+        self.last = nn.Conv2d(8, 16, 1)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(self.last(self.tied(self.one(inputs))).mean((2, 3)))
+
+
+def test_channels_that_are_tied_stay_so_when_a_stage_leaves_one_in_each_group():
+    """Such a convolution looks depthwise; its channels may not go one by one, since the original's may not."""
+    torch.manual_seed(0)
+    model = Grouped()
+    space = cafenet.trace(model, EXAMPLE)
+    half = {group.name: group.min_width for group in space.groups} | {"last": 16}
+    narrow = space.extract(half)
+    assert {group.divisor for group in cafenet.trace(narrow, EXAMPLE).groups} != {g.divisor for g in space.groups}
+    job, stage = Job(train=TRAIN, validation=VAL), Stage(2, parse_budget("60%", space), beta=1.0)
+    assert [group.name for group in stages._narrowed_space(narrow, EXAMPLE, job, space, stage).groups] == ["last"]
+
+
+def test_a_stage_that_can_not_be_cut_to_the_budget_begins_with_the_whole_model(tmp_path):
+    """The first leaves one channel of each layer, so that nothing varies; all of the original does in the second."""
+    answer = found(budget="60%", algorithm=settles_on((1, 1), (5, 9)), directory=tmp_path, **SINGLE)
+    assert dict(answer.result.widths) == {"one": 5, "two": 9}
+    assert json.loads((tmp_path / "stage-2" / "start.json").read_text()) == {}
+    first, second = (torch.load(tmp_path / f"stage-{n}" / "supernet.pt", weights_only=True)["model"] for n in (1, 2))
+    assert {name: value.shape for name, value in first.items()} == {n: value.shape for n, value in second.items()}
+
+
+def test_the_latency_of_the_whole_is_measured_once(monkeypatch):
+    measured = iter([10.0, 9.0, 8.0])
+    monkeypatch.setattr("cafenet.api.measure_latency", lambda *_: next(measured))
+    seen = []
+    monkeypatch.setattr("cafenet.api.plan_stages", lambda budget, full, *_: seen.append((budget, full)) or [][0])
+    with pytest.raises(IndexError):
+        found(budget="95% latency")
+    [(budget, full)] = seen
+    assert (budget.caps[0].limit, full["latency_ms"]) == (pytest.approx(9.5), 10.0)
 
 
 def test_a_budget_that_only_a_later_stage_could_not_meet_is_refused_at_once(monkeypatch):

@@ -89,7 +89,7 @@ def measure(work: Task, percent: int, name: str, seed: int, cache: Path, quick: 
         "search_seconds": round(search_seconds, 1),
         "scratch": work.accuracy(fresh),
         "finetuned": work.accuracy(tuned),
-        "widths": [m.out_channels for m in slim.modules() if isinstance(m, torch.nn.Conv2d)],
+        "widths": _widths(slim),
     }
 
 
@@ -120,11 +120,15 @@ def train_long(results: Results, work: Task, percent: int, name: str, seed: int,
     trained = prepared(work, seed, SCRATCH_EPOCHS, place / "original")
     slim = METHODS[name](work, trained, percent, seed, place / "methods")
     found = results.rows(f"{work.name} {percent}%")[name][str(seed)]
-    if work.flops(slim) != found["flops"]:
+    if _widths(slim) != found["widths"]:
         raise RuntimeError(f"{part} {name}, seed {seed}: another network than in the table; its cache is gone")
     tuned = train_model(slim, work.example, work.batches(), trained_for(SCRATCH_EPOCHS, seed), quiet=True)
     results.add(part, name, work.accuracy(tuned), str(seed))
     print(f"{part} {name}, seed {seed}", flush=True)
+
+
+def _widths(slim: torch.nn.Module) -> list[int]:
+    return [module.out_channels for module in slim.modules() if isinstance(module, torch.nn.Conv2d)]
 
 
 def _place(cache: Path, work: Task, seed: int, quick: bool) -> Path:

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,14 +23,22 @@ from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import check_plain_training, initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import METHODS, Algorithm
-from cafenet.searching.budget import Budget, parse_budget
-from cafenet.searching.feasible import Feasible
+from cafenet.searching.budget import parse_budget
 from cafenet.searching.latency import LatencySettings, measure_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig
 from cafenet.space import WidthSpace
-from cafenet.stages import Job, Stage, StagesConfig, plan_stages, search_in_stages
+from cafenet.stages import (
+    Job,
+    Stage,
+    StagesConfig,
+    StagesResult,
+    check_feasible,
+    place_for,
+    plan_stages,
+    search_in_stages,
+)
 from cafenet.supernet import LossFunction
 from cafenet.supernet_config import SupernetConfig, build_bins
 from cafenet.trace import trace
@@ -97,7 +105,7 @@ def search(
     model = unwrap(model)
     job = Job(
         train=train,
-        validation=val,
+        validation=list(val) if isinstance(val, Iterator) else val,  # every stage reads them
         loss=loss,
         metric=metric,
         supernet=supernet or SupernetConfig(),
@@ -110,7 +118,7 @@ def search(
         quiet=quiet,
     )
     space = trace(model, example_inputs, freeze=freeze)
-    measure = partial(measure_latency, model, example_inputs, job.latency)
+    measure = cache(partial(measure_latency, model, example_inputs, job.latency))
     parsed = parse_budget(budget, space, full_latency_ms=measure)
     full = {"flops": float(space.flops()), "params": float(space.params())}
     if any(cap.cost == "latency_ms" for cap in parsed.caps):
@@ -126,7 +134,7 @@ def search(
             _describe(model, space, job, budget, stages, place)
         found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
         _describe(model, space, job, budget, stages, place)
-        write_json(place / "entries.json", [_entry(found.result)])
+        write_json(place / "entries.json", [_entry(found)])
         slim = found.slim
         if retrain is None or start == "supernet":
             num_examples, device = job.scoring.calibration_size, next(slim.parameters()).device
@@ -134,7 +142,10 @@ def search(
         else:
             slim = space.extract(channels=found.result.channels, model=initialised(model, retrain.seed))
         if retrain is not None:
-            kept = place / ("retrain" if start == "scratch" else "finetune")
+            begins_with = {"channels": found.result.channels} | (
+                {"stage": found.place.name} if start == "supernet" else {}
+            )
+            kept = place_for(place, "retrain" if start == "scratch" else "finetune", begins_with)
             slim = train_model(slim, example_inputs, train, retrain, loss=loss, directory=kept, quiet=quiet)
     return Found(slim, found.result, space)
 
@@ -160,30 +171,33 @@ def _plain(config: Any) -> Any:
     return json.loads(json.dumps(content, default=repr))
 
 
-def _entry(result: SearchResult) -> dict[str, Any]:
+def _entry(found: StagesResult) -> dict[str, Any]:
     """What was found, as a run keeps it."""
+    result = found.result
     method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
     channels = dict(result.channels)
-    return {"method": method, "budget": result.budget, "channels": channels, "search_score": result.score}
+    return {
+        "method": method,
+        "budget": result.budget,
+        "channels": channels,
+        "search_score": result.score,
+        "supernet": found.place.name,
+    }
 
 
 def _check(job: Job, space: WidthSpace, plan: Sequence[Stage]) -> None:
     """What a stage's search would refuse, before a supernet is trained for it; latency is measured later."""
     if isinstance(job.algorithm, type) or not all(hasattr(job.algorithm, name) for name in ("name", "proposals")):
         raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=300), but is {job.algorithm!r}")
-    costs = {"flops": space.flops, "params": space.params}
     for stage in plan:
-        caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
-        bins = build_bins(space, job.supernet, stage.beta)
-        Feasible(bins, costs, Budget(stage.budget.text, caps), job.search.band)
+        check_feasible(space, job, stage)
     metric = metric_by_name(job.metric) if isinstance(job.metric, str) else job.metric
-    if not isinstance(job.validation, Iterator):  # which would be used up
-        device = next(space.model.parameters()).device
-        held = hold_examples(job.validation, "validation data", num_examples=_FEW, device=device)
-        (inputs, target), size = held.batch, held.size
-        args, kwargs = call_arguments(inputs)
-        with training_mode(space.model, False), torch.no_grad():
-            is_per_example(metric, space.model(*args, **kwargs), target, size)
+    device = next(space.model.parameters()).device
+    held = hold_examples(job.validation, "validation data", num_examples=_FEW, device=device)
+    (inputs, target), size = held.batch, held.size
+    args, kwargs = call_arguments(inputs)
+    with training_mode(space.model, False), torch.no_grad():
+        is_per_example(metric, space.model(*args, **kwargs), target, size)
 
 
 @contextmanager

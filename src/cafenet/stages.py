@@ -6,6 +6,7 @@ Stage t of T has the budget F0 - (F0 - Fb) t/T and bins of beta / alpha^(t-1). S
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,20 +17,23 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.atomic import write_json
-from cafenet.errors import BudgetError
+from cafenet.calling import named_tensors
+from cafenet.errors import BudgetError, TraceError
 from cafenet.examples import Data
+from cafenet.extract import RECORD, rebuild
 from cafenet.importance import channels_before, in_order
 from cafenet.metrics import Metric, metric_name
 from cafenet.scoring import Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import Budget, Cap
+from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency import LatencySettings
 from cafenet.searching.result import SearchResult, is_result_of, read_result, write_result
 from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig, WidthSearch
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
-from cafenet.supernet_config import SupernetConfig, build_supernet
+from cafenet.supernet_config import SupernetConfig, build_bins, build_supernet
 from cafenet.trace import trace
 from cafenet.train import TrainConfig, part_of, train_supernet
 
@@ -91,6 +95,8 @@ class StagesResult:
     result: SearchResult
     slim: nn.Module
     """The widths found, with the last supernet's weights, channels in the original model's order."""
+    place: Path
+    """Of the last stage."""
 
 
 def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, config: StagesConfig) -> list[Stage]:
@@ -139,47 +145,88 @@ def search_in_stages(
 
     A second call continues where the first one stopped. The channels of the result are the original model's.
     """
-    current, weights = model, model
+    current, weights, whole = model, model, model
     original = trace(model, example_inputs, freeze=job.freeze)
     kept: dict[str, list[int]] = {}
     result: SearchResult | None = None
     plan = plan_stages(budget, full_costs, job.supernet.beta, config)
     for stage, own in zip(plan, plan_jobs(job, config), strict=True):
-        place = _stage_place(directory, stage.number, kept)
-        space = original if current is model else trace(current, example_inputs, freeze=job.freeze)
-        training = _band_of_original(own.training, original.flops() / space.flops())
-        supernet, result = run_stage(weights, space, stage, replace(own, training=training), place)
+        space = original
+        if stage.number > 1:
+            narrowed = _narrowed_space(current, example_inputs, job, original, stage)
+            if narrowed is None:  # so narrow that it can not be cut to the budget: again from the whole model
+                weights, kept = whole if config.carry_weights else model, {}
+            else:
+                space = narrowed
+        place = directory / "stage-1" if stage.number == 1 else place_for(directory, f"stage-{stage.number}", kept)
+        supernet, result = run_stage(weights, space, stage, _of_original(own, original, space), place)
         channels = channels_before(space, result.channels, supernet.order)
         kept = composed(kept, channels)
         current = space.extract(channels=channels)
         learned = in_order(space, supernet.model, np.argsort(supernet.order))
+        whole = learned if space is original else whole
         slim = space.extract(channels=channels, model=learned)
         weights = slim if config.carry_weights else current
     assert result is not None
     widths = {name: len(channels) for name, channels in kept.items()}
-    whole = original.extract(channels=kept)  # cut from the original model in one go, so that a file of it says so
-    whole.load_state_dict(slim.state_dict())
-    return StagesResult(replace(result, channels=kept, widths=widths), whole)
+    # Cut from the original model in one go, so that a file of it says so.
+    slim = rebuild(model, named_tensors(slim), getattr(original.extract(channels=kept), RECORD))
+    return StagesResult(replace(result, channels=kept, widths=widths), slim, place)
 
 
-def _band_of_original(training: TrainConfig, ratio: float) -> TrainConfig:
-    """A band of shares of the original model's FLOPs as one of a stage's model, which has 1 / ratio of them."""
-    band = training.flops_band
-    if band is None or band == "budgets":
-        return training
-    low, high = (min(1.0, share * ratio) for share in band)
-    return replace(training, flops_band=(low, high))
+def _narrowed_space(
+    model: nn.Module, example_inputs: Any, job: Job, original: WidthSpace, stage: Stage
+) -> WidthSpace | None:
+    """The space of a model that a stage found, None where no width of it meets the next stage's budget.
+
+    Nothing may vary in it that could not vary so in the original. A grouped convolution that is left with one channel a
+    group looks like a depthwise one, whose channels are not tied; such groups stay as they are. A smallest width that
+    is a share is one of the original's channels.
+    """
+    ties, full, share = {group.name: group.divisor for group in original.groups}, original.full_widths, 0.0
+    if isinstance(job.supernet.min_width, float):
+        share = job.supernet.min_width
+    try:
+        space = trace(model, example_inputs, freeze=job.freeze)
+        loose = tuple(group.name for group in space.groups if ties.get(group.name) != group.divisor)
+        if loose:
+            space = trace(model, example_inputs, freeze=(*job.freeze, *loose))
+        least = [min(group.channels, math.ceil(share * full[group.name])) for group in space.groups]
+        groups = zip(space.groups, least, strict=True)
+        space = replace(space, groups=tuple(replace(each, min_width=max(each.min_width, n)) for each, n in groups))
+        check_feasible(space, _of_original(job, original, space), stage)
+    except (BudgetError, TraceError):  # TraceError: nothing is left that varies
+        return None
+    return space
 
 
-def _stage_place(directory: Path, number: int, begins_with: Mapping[str, list[int]]) -> Path:
-    """Where a stage keeps its supernet and study: one that begins with other channels than before gets a new place."""
-    place = directory / f"stage-{number}"
-    if number == 1:
-        return place
-    content = json.dumps(begins_with, sort_keys=True)
+def check_feasible(space: WidthSpace, job: Job, stage: Stage) -> None:
+    """Some width must meet a stage's budget; latency is not known without measuring."""
+    caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
+    bins = build_bins(space, job.supernet, stage.beta)
+    costs = {"flops": space.flops, "params": space.params}
+    Feasible(bins, costs, Budget(stage.budget.text, caps), job.search.band)
+
+
+def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
+    """Shares of the original model as those of a stage's: the band of FLOPs; the smallest widths are in its space."""
+    if space is original:
+        return job
+    training, supernet, ratio = job.training, job.supernet, original.flops() / space.flops()
+    if training.flops_band is not None and training.flops_band != "budgets":
+        low, high = (min(1.0, share * ratio) for share in training.flops_band)
+        training = replace(training, flops_band=(low, high))
+    if isinstance(supernet.min_width, float):
+        supernet = replace(supernet, min_width=1)
+    return replace(job, training=training, supernet=supernet)
+
+
+def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Path:
+    """Where a training that begins with something found before is kept: one with another start gets a new place."""
+    place, content = directory / name, json.dumps(begins_with, sort_keys=True)
     note = place / "start.json"
     if note.exists() and json.loads(note.read_text()) != json.loads(content):
-        place = directory / f"stage-{number}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+        place = directory / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
     write_json(place / "start.json", dict(begins_with))
     return place
 

@@ -37,7 +37,7 @@ class TrainConfig:
     supernet goes on from there. None is 0.3 in a search or a run and 0, as in the paper, in `train_supernet` alone."""
     distill: DistillConfig | None = None
     """Let all widths learn the outputs of the full network that the supernet begins with: the one given, if it is
-    trained, or the one trained first (`full_share`)."""
+    trained, or the one trained first (`full_share`); in a later stage, the network that the one before found."""
     clip_norm: float | None = None
     """Largest norm of all gradients together."""
     amp: str | None = None

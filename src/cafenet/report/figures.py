@@ -72,8 +72,7 @@ def accuracy_against_flops(run: RunRecord) -> Figure | None:
             label=f"{name} ({len(trials):,} widths)",
         )
         mark(dots, series=number, points=points_name(number))
-    searched = list(studies.values())[-1 if run.is_call else 0]  # a search's last stage; a run's own supernet
-    front = pareto_front(searched)
+    front = pareto_front(studies[_searched_last(run, list(studies))])
     (line,) = axes.plot(
         [trial.costs["flops"] / 1e6 for trial in front],
         [100 * trial.value for trial in front],
@@ -86,6 +85,14 @@ def accuracy_against_flops(run: RunRecord) -> Figure | None:
     axes.set(xlabel="FLOPs, millions (one multiply-add is one)", ylabel=score_label(run))
     legend(axes, range(len(studies) + 1 + num_picks))
     return figure
+
+
+def _searched_last(run: RunRecord, names: list[str]) -> str:
+    """The study that the pick is from: of a search its last stage, of a run the first supernet."""
+    if not run.is_call:
+        return names[0]
+    said = [entry.get("supernet") for entry in run.entries]
+    return next((name for name in names if name in said), names[-1])
 
 
 def points(run: RunRecord) -> dict[str, Any]:
