@@ -27,8 +27,8 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
 - A budget is a cap. CafeNet uses it up; FastNAS and Torch-Pruning stay below it, by a twelfth in the worst cell.
 - Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and rows that say
   *fresh weights*, where there are any: these train a supernet from the start.
-- Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored, which the two stages of
-  {OURS}, the default search, share.
+- Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored; the two stages of {OURS} share
+  both. It is the default search, but for {NUM_SEARCHED // 2} widths a stage in place of {NUM_SEARCHED}.
 - Search time is the median of CPU time on one core, a shared supernet's training counted where it was trained, without
   searches that were interrupted.
 - Mean and standard deviation over seeds. Differences are paired, with 95% intervals, bold where they do not hold zero;

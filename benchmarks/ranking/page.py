@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.intervals import cell_of
 from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
 from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_WIDTHS, Task, task
-from benchmarks.ranking.picks import BUDGET, DEFAULT_SEARCH, NUM_SCORED, SEARCHES, fit_law, without_supernet
+from benchmarks.ranking.picks import BUDGET, NUM_SCORED, REFERENCE, SEARCHES, fit_law, without_supernet
 from benchmarks.ranking.ranking import (
     KINDS,
     PRIMARY,
@@ -70,7 +70,7 @@ Which widths a trend should be fitted to (`python -m benchmarks.ranking trends`)
 default search draws them, the logarithms of their groups' shares this far apart, scored by supernets of the fixed
 pattern; the trend then ranks the labelled widths, which it has not seen. The labelled widths lie far apart themselves.
 The default search draws widths 0.3 apart all the same, since losses of widths 0.7 apart did not lead it to better
-networks, on one seed ([Peers](peers.md), *losses farther apart*)."""
+networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*)."""
 PICKS = f"""\
 Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
 from the same full network. What a search finds has no label, so it is judged by a line: the least-squares fit of the
@@ -227,11 +227,11 @@ def _picks(results: Results, work: Task, known: Truth) -> list[str]:
     found = {
         name: {seed: law.accuracy(widths) for seed, widths in rows[name].items()} for name in SEARCHES if name in rows
     }
-    lines = ["", PICKS, "", *_head("search", "seeds", "accuracy by the line, %", f"minus {DEFAULT_SEARCH}")]
+    lines = ["", PICKS, "", *_head("search", "seeds", "accuracy by the line, %", f"minus {REFERENCE}")]
     for name, seeds in found.items():
-        both = sorted(set(seeds) & set(found.get(DEFAULT_SEARCH, {})))
-        pair = [[found[each][seed] for seed in both] for each in (name, DEFAULT_SEARCH)] if both else None
-        last = cell_of(compare_paired(*pair), 2) if pair and name != DEFAULT_SEARCH else ""
+        both = sorted(set(seeds) & set(found.get(REFERENCE, {})))
+        pair = [[found[each][seed] for seed in both] for each in (name, REFERENCE)] if both else None
+        last = cell_of(compare_paired(*pair), 2) if pair and name != REFERENCE else ""
         lines.append(_row(name, [str(len(seeds)), _spread(list(seeds.values()), 2), last]))
     for name, widths in without_supernet(work, law).items():
         lines.append(_row(name, ["", f"{law.accuracy(widths):.2f}", ""]))

@@ -29,7 +29,8 @@ from cafenet.searching.trend import best_of_trend
 
 BUDGET = "50%"
 NUM_SCORED = 200
-DEFAULT_SEARCH = "trend"
+REFERENCE = "trend, one stage"
+"""What the others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,15 @@ class Way:
 
 TWO = cafenet.StagesConfig(2, alpha=1.0, carry_weights=True)
 SEARCHES = {
-    DEFAULT_SEARCH: Way(cafenet.Trend(NUM_SCORED)),
-    "trend, widths 0.7 apart": Way(cafenet.Trend(NUM_SCORED, spread=0.7)),
-    "trend, widths 1.0 apart": Way(cafenet.Trend(NUM_SCORED, spread=1.0)),
-    "trend, four times from uniform": Way(cafenet.Trend(NUM_SCORED, farthest=4.0)),
+    REFERENCE: Way(cafenet.Trend(NUM_SCORED)),
+    "trend, one stage, widths 0.7 apart": Way(cafenet.Trend(NUM_SCORED, spread=0.7)),
+    "trend, one stage, widths 1.0 apart": Way(cafenet.Trend(NUM_SCORED, spread=1.0)),
+    "trend, one stage, four times from uniform": Way(cafenet.Trend(NUM_SCORED, farthest=4.0)),
     "trend, two stages": Way(cafenet.Trend(NUM_SCORED // 2), TWO),
-    "evolution": Way(cafenet.Evolution(population=20, iterations=NUM_SCORED // 20)),
-    "random": Way(cafenet.RandomSearch(NUM_SCORED)),
+    "evolution, one stage": Way(cafenet.Evolution(population=20, iterations=NUM_SCORED // 20)),
+    "random, one stage": Way(cafenet.RandomSearch(NUM_SCORED)),
 }
-"""Two stages share the epochs and the number of widths that are scored."""
+"""Two stages, the default, share the epochs and the number of widths that are scored."""
 
 
 def search_all(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int], cache: Path) -> None:
