@@ -35,26 +35,26 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
   one seed says nothing. Cells that are not there yet were not measured."""
 
 
-WHY = """
+WHY = f"""
 ## Where it is not clearly ahead
 
-- From scratch at 25%, the ResNet decides. Its trainings are noisy: the same widths end four points apart and more with
-  other weights and batches, so the main rows have four trainings a seed there (`--trainings 4`), and a difference of
-  less than a point is no difference. CafeNet's widths, whose blocks are three or four channels wide inside, are no
-  better than uniform ones when they are trained from scratch, and 4 points better when they go on from the supernet's
-  weights.
-- On the small MobileNetV2 at 25%, FastNAS is ahead after fine-tuning. It keeps the trained network's weights, which
-  have learned more there than the supernet's leading channels, and its own widths suit them.
-- CafeNet-E, CafeNet-R and *losses farther apart* share supernets that were trained anew, with the options of
-  CafeNet-T's: differences of a point between them and CafeNet-T's earlier rows are the supernets' as much as theirs.
-  Beside each other they end alike, on one seed.
+- From scratch, FastNAS is not clearly behind at either budget. {OURS} is ahead of it on the VGG, and level with it on
+  the MobileNetV2 and the ResNet, where both find networks of much the same kind: full trunks, and blocks that are
+  narrow inside. What is left between them is less than what other weights and batches change.
+- From scratch at 50%, *one stage* ends higher than two, if anything, and is clearly ahead of FastNAS; at 25% it is the
+  other way round. From the supernet's weights two stages are ahead of one at both budgets, clearly, and this is how
+  `cafenet.search` trains the slim model by default.
+- The ResNet's trainings are noisy: at 25% the same widths end four points apart and more with other weights and
+  batches, so the main rows have four trainings a seed there (`--trainings 4`). Random, AutoSlim-style and Torch-Pruning
+  without sparse training have one training a seed everywhere, and a lucky one weighs more in them.
+- *One stage, E and R* and *losses farther apart* are of one seed, on supernets that were trained anew with the options
+  of *one stage*: differences of a point are the supernets' as much as theirs. Beside each other they end alike.
 - What ranks widths better need not find better ones. A trend of losses, of widths that lie farther apart, ranks the
   labelled widths of one network of [Ranking](ranking.md) better than the default's. *Losses farther apart* measures it
   here, on one seed: no gain is to be seen, and no clear loss but for MobileNetV2 at 25%, which is 3 points lower
   fine-tuned.
 - How far from uniform widths a trend should go is not settled. *Four times from uniform*, on the same supernets of the
-  VGG and the ResNet, is not clearly better or worse. At 25% a cliff in the scores stops four of six such searches at
-  twice; the ResNet's widths are the same there, and what differs from scratch is the noise of single trainings."""
+  VGG and the ResNet, is not clearly better or worse than *one stage*."""
 
 
 PROTOCOLS = f"""

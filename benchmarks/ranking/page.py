@@ -75,8 +75,8 @@ PICKS = f"""\
 Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
 from the same full network. What a search finds has no label, so it is judged by a line: the least-squares fit of the
 labels of all widths over the logarithms of the groups' widths, whose own best width is the last row. The line's error
-is the same for all searches. Two stages share the epochs and the widths that are scored, and the second goes on with
-the first one's weights."""
+is the same for all searches. Two stages share the epochs of one training, the second goes on with the first one's
+weights; they share the number of scored widths, too, or have as many in each, as is the default."""
 EARLIER = """\
 Supernets of 30 epochs in all, scored on 4,000 images, few seeds each: made by the same command at revision eb8067c
 (eace6e3 where channels are *sorted by all weights*). Without *near the budgets* or *full network first*, widths are

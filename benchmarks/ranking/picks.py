@@ -48,10 +48,11 @@ SEARCHES = {
     "trend, one stage, widths 1.0 apart": Way(cafenet.Trend(NUM_SCORED, spread=1.0)),
     "trend, one stage, four times from uniform": Way(cafenet.Trend(NUM_SCORED, farthest=4.0)),
     "trend, two stages": Way(cafenet.Trend(NUM_SCORED // 2), TWO),
+    "trend, two stages, as many widths in each": Way(cafenet.Trend(NUM_SCORED), TWO),
     "evolution, one stage": Way(cafenet.Evolution(population=20, iterations=NUM_SCORED // 20)),
     "random, one stage": Way(cafenet.RandomSearch(NUM_SCORED)),
 }
-"""Two stages, the default, share the epochs and the number of widths that are scored."""
+"""Two stages share the epochs, and the number of widths that are scored where the name does not say otherwise."""
 
 
 def search_all(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int], cache: Path) -> None:
