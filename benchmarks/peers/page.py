@@ -182,6 +182,7 @@ def _changes(results: Results) -> list[str]:
     lines = [CHANGES, f"| difference | {titles} |", "| --- |" + " ---: |" * len(columns)]
     for label, *both in (
         ("two stages - one stage", ("", OURS), ("", ONE_STAGE)),
+        ("one stage - ModelOpt FastNAS", ("", ONE_STAGE), ("", "ModelOpt FastNAS")),
         ("one stage - before, both r=0", ("", ONE_STAGE), (" before", "r=0")),
         ("r=0 - r=1, both before", (" before", "r=0"), (" before", "r=1")),
     ):
