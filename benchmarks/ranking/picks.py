@@ -15,7 +15,7 @@ import torch
 from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE
 from benchmarks.ranking.networks import SIZE, Task
 from benchmarks.ranking.ranking import Truth
-from benchmarks.ranking.supernets import EPOCHS, FIXED, full_network, supernet_training
+from benchmarks.ranking.supernets import EPOCHS, FIXED, still_missing, supernet_training
 from benchmarks.search_results import Results
 from torch import nn
 
@@ -57,15 +57,11 @@ SEARCHES = {
 
 def search_all(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int], cache: Path) -> None:
     """The widths that every way finds, for what is missing, seed by seed."""
-    start = time.monotonic()
-    for seed in seeds:
-        known = results.rows(f"picks {task.name}")
-        missing = [name for name in names if str(seed) not in known.get(name, {})]
-        trained = full_network(task, seed, cache / f"{task.name}-{seed}") if missing else None
-        for name in missing:
-            widths = found(task, trained, SEARCHES[name], seed, cache / f"{task.name}-{seed}-search")
-            results.add(f"picks {task.name}", name, widths, str(seed))
-            print(f"{task.name}, {name}, seed {seed}: {widths} ({(time.monotonic() - start) / 60:.0f} min)", flush=True)
+    start, part = time.monotonic(), f"picks {task.name}"
+    for seed, name, trained in still_missing(results, part, task, names, seeds, cache):
+        widths = found(task, trained, SEARCHES[name], seed, cache / f"{task.name}-{seed}-search")
+        results.add(part, name, widths, str(seed))
+        print(f"{task.name}, {name}, seed {seed}: {widths} ({(time.monotonic() - start) / 60:.0f} min)", flush=True)
 
 
 def found(task: Task, trained: nn.Module, way: Way, seed: int, place: Path) -> list[int]:

@@ -1,7 +1,7 @@
 """What supernets say of the same widths: trained in several ways, seed by seed, then scored without any race."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -63,16 +63,22 @@ WAYS = {
 
 def rank(results: Results, task: Task, names: Sequence[str], seeds: Sequence[int], cache: Path) -> None:
     """Train and score what is missing, seed by seed, all ways of a seed before the next."""
-    start = time.monotonic()
+    start, part = time.monotonic(), f"supernets {task.name}"
+    for seed, name, trained in still_missing(results, part, task, names, seeds, cache):
+        row = ranked(task, trained, WAYS[name], seed)
+        results.add(part, name, row, str(seed))
+        minutes = (time.monotonic() - start) / 60
+        print(f"{task.name}, {name}, seed {seed}: {row['train_seconds']:.0f} s ({minutes:.0f} min)", flush=True)
+
+
+def still_missing(
+    results: Results, part: str, task: Task, names: Sequence[str], seeds: Sequence[int], cache: Path
+) -> Iterator[tuple[int, str, nn.Module]]:
+    """The seeds and names that a part has no row of, each with the full network that it begins with."""
     for seed in seeds:
-        known = results.rows(f"supernets {task.name}")
-        missing = [name for name in names if str(seed) not in known.get(name, {})]
-        trained = full_network(task, seed, cache / f"{task.name}-{seed}") if missing else None
-        for name in missing:
-            row = ranked(task, trained, WAYS[name], seed)
-            results.add(f"supernets {task.name}", name, row, str(seed))
-            minutes = (time.monotonic() - start) / 60
-            print(f"{task.name}, {name}, seed {seed}: {row['train_seconds']:.0f} s ({minutes:.0f} min)", flush=True)
+        known = results.rows(part)
+        for name in (name for name in names if str(seed) not in known.get(name, {})):
+            yield seed, name, full_network(task, seed, cache / f"{task.name}-{seed}")
 
 
 def full_network(task: Task, seed: int, directory: Path) -> nn.Module:

@@ -45,7 +45,7 @@ from cafenet.trace import trace
 from cafenet.train import TrainConfig, check_training
 
 _STAGES = StagesConfig(num_stages=2, alpha=1.0, carry_weights=True)
-"""By default: what was best where it was measured (docs/peers.md)."""
+"""By default: better than one stage from the supernet's weights, and alike from scratch (docs/peers.md)."""
 _FEW = 8
 """Examples that show whether a metric fits."""
 
