@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from benchmarks.intervals import cell_of
 from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
+from benchmarks.ranking.law import fit_law, known_truth
 from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_WIDTHS, Task, task
-from benchmarks.ranking.picks import BUDGET, NUM_SCORED, REFERENCE, SEARCHES, fit_law, without_supernet
+from benchmarks.ranking.picks import BUDGET, NUM_SCORED, REFERENCE, SEARCHES, without_supernet
 from benchmarks.ranking.ranking import (
     KINDS,
     PRIMARY,
@@ -17,7 +18,6 @@ from benchmarks.ranking.ranking import (
     difference,
     measures,
     measures_of,
-    truth,
 )
 from benchmarks.ranking.supernets import EPOCHS, FULL_EPOCHS, NUM_VALIDATION, WAYS
 from benchmarks.ranking.trends import NUM_SAMPLES
@@ -75,10 +75,11 @@ The default search draws widths 0.3 apart all the same, since losses of widths 0
 networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*)."""
 PICKS = f"""\
 Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
-from the same full network. What a search finds has no label, so it is judged by a line: the least-squares fit of the
-labels of all widths over the logarithms of the groups' widths, whose own best width is the last row. The line's error
-is the same for all searches. Two stages share the epochs of one training, the second goes on with the first one's
-weights; they share the number of scored widths, too, or have as many in each, as is the default."""
+from the same full network. What a search finds has no label, so it is judged by a line: the fit of the labels of all
+widths over the logarithms of the groups' widths, whose own best width is the last row; labels far from the line count
+less (`benchmarks/ranking/law.py`). The line's error is the same for all searches. Two stages share the epochs of one
+training, the second goes on with the first one's weights; they share the number of scored widths, too, or have as many
+in each, as is the default."""
 EARLIER = """\
 Supernets of 30 epochs in all, scored on 4,000 images, few seeds each: made by the same command at revision eb8067c
 (eace6e3 where channels are *sorted by all weights*). Without *near the budgets* or *full network first*, widths are
@@ -97,21 +98,15 @@ def _both(results: Results) -> list[str]:
     """Ways to train compared over both networks, every network and seed a pair."""
     together: Measured = {}
     for network in BUILDERS:
-        known = _truth(results, task(network))
+        known = known_truth(results, task(network))
         rows = {} if known is None else _measured(results.rows(f"supernets {network}"), known)
         for name, seeds in rows.items():
             together.setdefault(name, {}).update({f"{network} {seed}": row for seed, row in seeds.items()})
     return ["", "## Both networks", "", "Every network and seed is a pair.", *_questions(together)]
 
 
-def _truth(results: Results, work: Task) -> Truth | None:
-    widths = work.bins.widths(work.taken)
-    logarithms = np.log(widths / work.bins.widths(work.bins.num_bins))
-    return truth(results.rows(f"labels {work.name}"), work.space.flops(widths) / work.space.flops(), logarithms)
-
-
 def _network(results: Results, work: Task) -> list[str]:
-    known = _truth(results, work)
+    known = known_truth(results, work)
     if known is None:
         return ["", f"## {work.name}", "", "No labels yet."]
     rows = results.rows(f"supernets {work.name}")
@@ -229,7 +224,8 @@ def _picks(results: Results, work: Task, known: Truth) -> list[str]:
     found = {
         name: {seed: law.accuracy(widths) for seed, widths in rows[name].items()} for name in SEARCHES if name in rows
     }
-    lines = ["", PICKS, "", *_head("search", "seeds", "accuracy by the line, %", f"minus {REFERENCE}")]
+    error = f"Half of the labels lie within {law.error:.2f} points of the line that the others give."
+    lines = ["", PICKS, error, "", *_head("search", "seeds", "accuracy by the line, %", f"minus {REFERENCE}")]
     for name, seeds in found.items():
         both = sorted(set(seeds) & set(found.get(REFERENCE, {})))
         pair = [[found[each][seed] for seed in both] for each in (name, REFERENCE)] if both else None

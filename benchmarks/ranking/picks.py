@@ -1,8 +1,4 @@
-"""Whole searches at half the FLOPs, judged by a line that is fitted to the labels of all widths.
-
-A label of one width is noisy, and a search may find one that has none. The line over the logarithms of the groups'
-widths averages the noise of all labels, so some seeds show what a change of the search is worth.
-"""
+"""Whole searches at half the FLOPs, judged by the law of the labels."""
 
 import time
 from collections.abc import Sequence
@@ -13,15 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE
+from benchmarks.ranking.law import Law
 from benchmarks.ranking.networks import SIZE, Task
-from benchmarks.ranking.ranking import Truth
 from benchmarks.ranking.supernets import EPOCHS, FIXED, still_missing, supernet_training
 from benchmarks.search_results import Results
 from torch import nn
 
 import cafenet
 from cafenet.data import eval_loader, train_loader
-from cafenet.scoring import FloatArray
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
@@ -82,26 +77,6 @@ def found(task: Task, trained: nn.Module, way: Way, seed: int, place: Path) -> l
         quiet=True,
     )
     return [search.result.widths[group.name] for group in task.space.groups]
-
-
-@dataclass(frozen=True, eq=False)
-class Law:
-    """Accuracy = start + sum of worth_g log(width_g), by least squares over the labels."""
-
-    start: float
-    worths: FloatArray
-
-    def accuracy(self, widths: Any) -> float:
-        """Of one width vector, in percent."""
-        return float(self.start + np.log(np.asarray(widths)) @ self.worths)
-
-
-def fit_law(task: Task, known: Truth) -> Law:
-    """The line over all labelled widths."""
-    logarithms = np.log(task.bins.widths(task.taken[known.numbers]))
-    columns = np.column_stack([np.ones(len(logarithms)), logarithms])
-    start, *worths = np.linalg.lstsq(columns, known.mean, rcond=None)[0]
-    return Law(float(start), np.array(worths))
 
 
 def without_supernet(task: Task, law: Law) -> dict[str, list[int]]:

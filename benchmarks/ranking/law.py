@@ -1,0 +1,57 @@
+"""A line that is fitted to the labels of all widths: what any width is worth, with far less noise than a label.
+
+A label of one width is noisy, and a search may find one that has none. The line over the logarithms of the groups'
+widths averages the noise of all labels, so some seeds show what a change of the search is worth.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from benchmarks.ranking.networks import Task
+from benchmarks.ranking.ranking import Truth, truth
+from benchmarks.search_results import Results
+from scipy.optimize import least_squares
+
+from cafenet.scoring import FloatArray
+
+_USUAL_ERROR = 0.7
+"""In points; labels that lie much farther from the line count less. A layer of two channels is no part of any trend."""
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """Accuracy = start + sum of worth_g log(width_g), in percent."""
+
+    start: float
+    worths: FloatArray
+    error: float
+    """The usual distance of a label from the line that the others give: the median over all labels."""
+
+    def accuracy(self, widths: Any) -> float:
+        """Of one width vector."""
+        return float(self.start + np.log(np.asarray(widths)) @ self.worths)
+
+
+def known_truth(results: Results, task: Task) -> Truth | None:
+    """The labels of a network's widths, None where there are too few."""
+    widths = task.bins.widths(task.taken)
+    logarithms = np.log(widths / task.bins.widths(task.bins.num_bins))
+    return truth(results.rows(f"labels {task.name}"), task.space.flops(widths) / task.space.flops(), logarithms)
+
+
+def fit_law(task: Task, known: Truth) -> Law:
+    """The line over all labelled widths."""
+    logarithms = np.log(task.bins.widths(task.taken[known.numbers]))
+    columns, labels = np.column_stack([np.ones(len(logarithms)), logarithms]), known.mean
+    others = [np.arange(len(labels)) != number for number in range(len(labels))]
+    without = [row @ _fit(columns[each], labels[each]) for row, each in zip(columns, others, strict=True)]
+    start, *worths = _fit(columns, labels)
+    return Law(float(start), np.array(worths), float(np.median(abs(labels - np.array(without)))))
+
+
+def _fit(columns: FloatArray, labels: FloatArray) -> FloatArray:
+    first = np.linalg.lstsq(columns, labels, rcond=None)[0]
+    found = least_squares(lambda line: columns @ line - labels, first, loss="soft_l1", f_scale=_USUAL_ERROR)
+    line: FloatArray = found.x
+    return line
