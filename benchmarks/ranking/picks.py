@@ -20,7 +20,7 @@ from cafenet.data import eval_loader, train_loader
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.trend import best_of_trend
+from cafenet.searching.optimum import best_of_trend
 
 BUDGET = "50%"
 NUM_SCORED = 200

@@ -8,7 +8,8 @@ from cafenet.bins import Bins, GroupBins
 from cafenet.errors import ScoringError
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.trend import Trend, best_of_trend, fit_worths, sample_balanced
+from cafenet.searching.optimum import best_of_trend
+from cafenet.searching.trend import Trend, fit_worths, sample_balanced
 
 WORTHS = np.array([2.0, 1.0, 0.5, 1.5])
 

@@ -19,6 +19,7 @@ from cafenet.errors import ScoringError
 from cafenet.scoring import FloatArray
 from cafenet.searching.algorithm import Proposal, SettledProposals, distinct
 from cafenet.searching.feasible import Feasible
+from cafenet.searching.optimum import best_of_trend
 
 _RIDGE = 0.05
 """Share of the widths' own variance that is added to it."""
@@ -30,8 +31,6 @@ _LEAST_USED = 0.6
 """Of the budget, by widths that are scored."""
 _CLIFF = 3.0
 """Below the score of uniform widths, as a multiple of the fit's own error."""
-_STEPS = (1, 2, 4, 8, 16)
-_NUM_SETTLED = 20
 
 
 @dataclass(frozen=True)
@@ -104,62 +103,3 @@ def fit_worths(logarithms: FloatArray, values: FloatArray) -> FloatArray:
     worths: FloatArray = np.linalg.solve(centred.T @ centred + ridge, centred.T @ (values - values.mean()))
     mean = float(worths.mean())
     return np.maximum(worths, _LEAST_WORTH * mean) if mean > 0 else np.ones_like(worths)
-
-
-def best_of_trend(feasible: Feasible, worths: FloatArray, farthest: float) -> IntArray:
-    """The widths under the budget whose logarithms are worth most, best first: exchanges of bins from uniform ones.
-
-    farthest: how many times narrower or wider than these they may be.
-    """
-    uniform = feasible.uniform()
-    low, high = _limits(feasible, uniform, farthest)
-    seen: dict[tuple[int, ...], float] = {}
-    current, value = uniform, _worth(feasible, worths, uniform[None])[0]
-    while True:
-        seen[tuple(current.tolist())] = value
-        rows = _exchanges(current, low, high)
-        rows = rows[feasible.fits(rows)]
-        if len(rows) == 0:
-            break
-        gains = _worth(feasible, worths, rows)
-        best = int(np.argmax(gains))
-        for number in np.argsort(-gains)[:_NUM_SETTLED]:
-            seen[tuple(rows[number].tolist())] = gains[number]
-        if not gains[best] > value:
-            break
-        current, value = rows[best], gains[best]
-    ranked = sorted(seen, key=lambda row: (-seen[row], row))[:_NUM_SETTLED]
-    return np.array(ranked, dtype=np.int64)
-
-
-def _limits(feasible: Feasible, uniform: IntArray, farthest: float) -> tuple[IntArray, IntArray]:
-    """The fewest and the most bins of each group, with half a bin more, since uniform widths were rounded to bins."""
-    if farthest == 1:
-        return uniform, uniform
-    smallest, width, next_width = (feasible.bins.widths(row) for row in (uniform * 0 + 1, uniform, uniform + 1))
-    size = next_width - width
-    low = np.ceil(((width - size / 2) / farthest - smallest) / size) + 1
-    high = np.floor(((width + size / 2) * farthest - smallest) / size) + 1
-    return np.maximum(low, 1).astype(np.int64), np.minimum(high, feasible.num_bins).astype(np.int64)
-
-
-def _worth(feasible: Feasible, worths: FloatArray, rows: IntArray) -> FloatArray:
-    result: FloatArray = np.log(feasible.bins.widths(rows)) @ worths
-    return result
-
-
-def _exchanges(taken: IntArray, low: IntArray, high: IntArray) -> IntArray:
-    """Some bins more for one group, and some fewer for another or none."""
-    groups = np.arange(len(taken))
-    rows = []
-    for more in _STEPS:
-        wider = taken + more * np.eye(len(taken), dtype=np.int64)
-        rows.append(wider)
-        for fewer in _STEPS:
-            for group in groups:
-                exchanged = wider.copy()
-                exchanged[:, group] -= fewer
-                rows.append(exchanged)
-    found = np.concatenate(rows)
-    inside = ((found >= low) & (found <= high)).all(axis=1)
-    return found[inside]

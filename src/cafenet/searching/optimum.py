@@ -1,0 +1,109 @@
+"""The widths under a budget that are best by a trend: whose logarithms, times what each group is worth, add up to most.
+
+Exchanges of bins between two groups climb most of the way from uniform widths. Where costs multiply groups, what remains
+takes changes of several at once: these are bred from the best so far, thousands a round, since pricing them is cheap.
+Smallest example: three layers in a row, of which the middle one may only grow if both others shrink.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cafenet.bins import IntArray
+from cafenet.scoring import FloatArray
+from cafenet.searching.feasible import Feasible
+
+_STEPS = (1, 2, 4, 8, 16)
+_NUM_BEST = 20
+_NUM_PARENTS, _NUM_CHILDREN, _ROUNDS = 50, 2000, 60
+_CHANGES = (0.5, 0.03)
+"""By how much bred widths differ from their parents in the first round and in the last, as logarithms."""
+_SHARES_CHANGED = (0.15, 0.3, 0.6)
+"""Of a parent's groups."""
+
+
+def best_of_trend(feasible: Feasible, worths: FloatArray, farthest: float) -> IntArray:
+    """The widths under the budget whose logarithms are worth most, best first.
+
+    farthest: how many times narrower or wider than uniform ones they may be.
+    """
+    uniform = feasible.uniform()
+    low, high = _limits(feasible, uniform, farthest)
+    best = _Best(feasible, worths, uniform[None])
+    for rows in _climb(best, low, high):
+        best.add(rows)
+    if (low < high).any():
+        for rows in _breed(best, low, high):
+            best.add(rows)
+    return best.rows[:_NUM_BEST]
+
+
+class _Best:
+    """The best rows so far, best first."""
+
+    def __init__(self, feasible: Feasible, worths: FloatArray, rows: IntArray) -> None:
+        self._feasible, self._worths = feasible, worths
+        self.rows, self.values = rows, self._value(rows)
+
+    def _value(self, rows: IntArray) -> FloatArray:
+        values: FloatArray = np.log(self._feasible.bins.widths(rows)) @ self._worths
+        return values
+
+    def add(self, rows: IntArray) -> None:
+        """Take in those that fit and are good enough."""
+        rows = rows[self._feasible.fits(rows)]
+        values = self._value(rows)
+        if len(self.values) >= _NUM_PARENTS:
+            is_good = values > self.values[-1]
+            rows, values = rows[is_good], values[is_good]
+        rows, first = np.unique(np.concatenate([self.rows, rows]), axis=0, return_index=True)
+        values = np.concatenate([self.values, values])[first]
+        order = np.argsort(-values, kind="stable")[:_NUM_PARENTS]
+        self.rows, self.values = rows[order], values[order]
+
+
+def _climb(best: _Best, low: IntArray, high: IntArray) -> Iterator[IntArray]:
+    """Exchanges of the best row, until none is better."""
+    value = -np.inf
+    while best.values[0] > value:
+        value = best.values[0]
+        yield _exchanges(best.rows[0], low, high)
+
+
+def _breed(best: _Best, low: IntArray, high: IntArray) -> Iterator[IntArray]:
+    """Several groups changed at once, by less each round; the same ones for the same best rows."""
+    rng = np.random.default_rng(0)
+    for change in np.geomspace(*_CHANGES, _ROUNDS):
+        parents = best.rows[rng.integers(len(best.rows), size=_NUM_CHILDREN)]
+        is_changed = rng.random(parents.shape) < rng.choice(_SHARES_CHANGED, size=(_NUM_CHILDREN, 1))
+        factors, rounding = np.exp(change * rng.standard_normal(parents.shape)), rng.uniform(-1, 1, parents.shape)
+        children = np.where(is_changed, parents * factors + rounding, parents)
+        yield np.clip(np.rint(children), low, high).astype(np.int64)
+
+
+def _limits(feasible: Feasible, uniform: IntArray, farthest: float) -> tuple[IntArray, IntArray]:
+    """The fewest and the most bins of each group, with half a bin more, since uniform widths were rounded to bins."""
+    if farthest == 1:
+        return uniform, uniform
+    smallest, width, next_width = (feasible.bins.widths(row) for row in (uniform * 0 + 1, uniform, uniform + 1))
+    size = next_width - width
+    low = np.ceil(((width - size / 2) / farthest - smallest) / size) + 1
+    high = np.floor(((width + size / 2) * farthest - smallest) / size) + 1
+    return np.maximum(low, 1).astype(np.int64), np.minimum(high, feasible.num_bins).astype(np.int64)
+
+
+def _exchanges(taken: IntArray, low: IntArray, high: IntArray) -> IntArray:
+    """Some bins more for one group, and some fewer for another or none."""
+    groups = np.arange(len(taken))
+    rows = []
+    for more in _STEPS:
+        wider = taken + more * np.eye(len(taken), dtype=np.int64)
+        rows.append(wider)
+        for fewer in _STEPS:
+            for group in groups:
+                exchanged = wider.copy()
+                exchanged[:, group] -= fewer
+                rows.append(exchanged)
+    found = np.concatenate(rows)
+    inside = ((found >= low) & (found <= high)).all(axis=1)
+    return found[inside]
