@@ -1,6 +1,6 @@
 """The widths under a budget that are best by a trend: whose logarithms, times what each group is worth, add up to most.
 
-Exchanges of bins between two groups climb most of the way from uniform widths. Where costs multiply groups, what remains
+Exchanges of bins between two groups climb most of the way from uniform widths. Where costs multiply groups, the rest
 takes changes of several at once: these are bred from the best so far, thousands a round, since pricing them is cheap.
 Smallest example: three layers in a row, of which the middle one may only grow if both others shrink.
 """
