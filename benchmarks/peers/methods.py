@@ -70,6 +70,11 @@ def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Pa
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED // 2), stages=TWO_STAGES)
 
 
+def cafenet_default_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Ours with as many widths in each stage as `cafenet.search` scores by default."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), stages=TWO_STAGES)
+
+
 def cafenet_one_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """By trend in one stage."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED))
@@ -168,6 +173,7 @@ METHODS: dict[str, Method] = {
     "Torch-Pruning, sparse training": torch_pruning_sparse,
     "ModelOpt FastNAS": fastnas,
     "CafeNet-T": cafenet_t,
+    "CafeNet-T, 300 widths a stage": cafenet_default_t,
     "CafeNet-T, one stage": cafenet_one_t,
     "CafeNet-E, one stage": cafenet_one_e,
     "CafeNet-R, one stage": cafenet_one_r,

@@ -54,8 +54,8 @@ mean over seeds that no supernet has seen.
   importance, then {EPOCHS:g} epochs of widths about half the FLOPs (or as many as its name says). All supernets of a
   seed begin with the same full network. *Over all widths* samples uniformly over bins instead, as in the paper. The
   sandwich rule trains four widths a step, for a quarter of the epochs. Ways that have no row yet were not measured.
-  Random candidates, bilateral and the sandwich rule were measured later, with full networks that were trained anew:
-  they have the seed in common with the others, and no more.
+  Random candidates, r=2, bilateral and the sandwich rule were measured later, with full networks that were trained
+  anew: they have the seed in common with the others, and no more.
 - It scores every width by its best candidate on {NUM_VALIDATION:,} validation images, batch norm recalibrated. Widths
   are ranked by accuracy, by loss, or by the *trend* of either: the line that is fitted over the logarithms of the
   groups' shares. The default search follows the trend of accuracies.
