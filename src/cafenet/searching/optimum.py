@@ -14,6 +14,8 @@ from cafenet.scoring import FloatArray
 from cafenet.searching.feasible import Feasible
 
 _STEPS = (1, 2, 4, 8, 16)
+_NUM_PROMISING = 100
+"""Ways to widen a group, and to narrow another, that are tried with each other; the best for what they cost."""
 _NUM_BEST = 20
 _NUM_PARENTS, _NUM_CHILDREN, _ROUNDS = 50, 2000, 60
 _CHANGES = (0.5, 0.03)
@@ -49,6 +51,12 @@ class _Best:
         values: FloatArray = np.log(self._feasible.bins.widths(rows)) @ self._worths
         return values
 
+    def rates(self, rows: IntArray) -> FloatArray:
+        """What each row gains or loses against the best one, for each share of the budget that it takes or saves."""
+        before = self._feasible.usage(self.rows[:1])
+        rates: FloatArray = (self._value(rows) - self.values[0]) / abs(self._feasible.usage(rows) - before + 1e-12)
+        return rates
+
     def add(self, rows: IntArray) -> None:
         """Take in those that fit and are good enough."""
         rows = rows[self._feasible.fits(rows)]
@@ -67,7 +75,7 @@ def _climb(best: _Best, low: IntArray, high: IntArray) -> Iterator[IntArray]:
     value = -np.inf
     while best.values[0] > value:
         value = best.values[0]
-        yield _exchanges(best.rows[0], low, high)
+        yield _exchanges(best, low, high)
 
 
 def _breed(best: _Best, low: IntArray, high: IntArray) -> Iterator[IntArray]:
@@ -92,18 +100,12 @@ def _limits(feasible: Feasible, uniform: IntArray, farthest: float) -> tuple[Int
     return np.maximum(low, 1).astype(np.int64), np.minimum(high, feasible.num_bins).astype(np.int64)
 
 
-def _exchanges(taken: IntArray, low: IntArray, high: IntArray) -> IntArray:
-    """Some bins more for one group, and some fewer for another or none."""
-    groups = np.arange(len(taken))
-    rows = []
-    for more in _STEPS:
-        wider = taken + more * np.eye(len(taken), dtype=np.int64)
-        rows.append(wider)
-        for fewer in _STEPS:
-            for group in groups:
-                exchanged = wider.copy()
-                exchanged[:, group] -= fewer
-                rows.append(exchanged)
-    found = np.concatenate(rows)
-    inside = ((found >= low) & (found <= high)).all(axis=1)
-    return found[inside]
+def _exchanges(best: _Best, low: IntArray, high: IntArray) -> IntArray:
+    """Of the best row: some bins more for one group, and some fewer for another or none."""
+    taken = best.rows[0]
+    steps = np.kron(np.array(_STEPS)[:, None], np.eye(len(taken), dtype=np.int64))
+    more, fewer = taken + steps, taken - steps
+    more, fewer = more[(more <= high).all(axis=1)], fewer[(fewer >= low).all(axis=1)]
+    more, fewer = (rows[np.argsort(-best.rates(rows), kind="stable")[:_NUM_PROMISING]] for rows in (more, fewer))
+    both = (more[:, None] + fewer - taken).reshape(-1, len(taken))
+    return np.concatenate([more, both])
