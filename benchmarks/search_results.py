@@ -17,14 +17,14 @@ PACKAGES = ("cafenet", "torch", "numpy", "optuna")
 class Results:
     """Rows by part and name, as JSON with one row a line."""
 
-    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+    def __init__(self, path: Path, *, fresh: bool = False, any_version: bool = False) -> None:
         self.path = path
         self.versions = {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
         path.parent.mkdir(parents=True, exist_ok=True)
         if fresh:
             path.unlink(missing_ok=True)
         saved = self._read()
-        if saved["versions"] != self.versions:
+        if saved["versions"] != self.versions and not any_version:  # to read, not to add to it
             raise SystemExit(f"{path} was measured with {saved['versions']}; add --fresh or another --output")
 
     def rows(self, part: str) -> dict[str, Any]:

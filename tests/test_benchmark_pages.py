@@ -21,9 +21,6 @@ def test_a_page_is_what_its_results_make(name, needs_data, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     if needs_data and not module("places").CIFAR.exists():
         pytest.skip(f"{module('places').CIFAR} is not there, which the page's networks are traced for")
-    try:
-        results = module("search_results").Results(ROOT / "benchmarks" / name / "results.json")
-    except SystemExit as error:
-        pytest.skip(str(error))  # other versions than those it was measured with
+    results = module("search_results").Results(ROOT / "benchmarks" / name / "results.json", any_version=True)
     page = module(f"{name}.page").markdown(results)
     assert page == (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")

@@ -25,12 +25,20 @@ class Law:
 
     start: float
     worths: FloatArray
-    error: float
-    """The usual distance of a label from the line that the others give: the median over all labels."""
+    errors: FloatArray
+    """The distance of every label from the line that the others give."""
 
     def accuracy(self, widths: Any) -> float:
         """Of one width vector."""
         return float(self.start + np.log(np.asarray(widths)) @ self.worths)
+
+    @property
+    def reading(self) -> str:
+        """How near the labels lie, as a sentence."""
+        half, most = np.quantile(self.errors, [0.5, 0.9])
+        return (
+            f"Half of the labels lie within {half:.2f} points of the line that the others give, 90% within {most:.2f}."
+        )
 
 
 def known_truth(results: Results, task: Task) -> Truth | None:
@@ -47,7 +55,7 @@ def fit_law(task: Task, known: Truth) -> Law:
     others = [np.arange(len(labels)) != number for number in range(len(labels))]
     without = [row @ _fit(columns[each], labels[each]) for row, each in zip(columns, others, strict=True)]
     start, *worths = _fit(columns, labels)
-    return Law(float(start), np.array(worths), float(np.median(abs(labels - np.array(without)))))
+    return Law(float(start), np.array(worths), abs(labels - np.array(without)))
 
 
 def _fit(columns: FloatArray, labels: FloatArray) -> FloatArray:

@@ -48,7 +48,7 @@ INTRODUCTION = f"""\
 Made by `make bench-ranking` (`python -m benchmarks.ranking`, which says how to restart and share it; `--ways` and
 `--seeds` rerun a row). CIFAR-10 at 16x16, {NUM_TRAIN:,} training images; {NUM_WIDTHS} widths between {BAND[0]:.0%} and
 {BAND[1]:.0%} of FLOPs. A label is the accuracy on the 5,000 test images after {LABEL_EPOCHS} epochs from scratch, the
-mean over seeds that no supernet has seen.
+mean over two seeds (0 and 1; supernets of these seeds begin with the same random weights).
 
 - A supernet is trained as a search does by default: {FULL_EPOCHS:g} epochs of the full network, its channels sorted by
   importance, then {EPOCHS:g} epochs of widths about half the FLOPs (or as many as its name says). All supernets of a
@@ -76,10 +76,11 @@ networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*)."""
 PICKS = f"""\
 Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
 from the same full network. What a search finds has no label, so it is judged by a line: the fit of the labels of all
-widths over the logarithms of the groups' widths, whose own best width is the last row; labels far from the line count
-less (`benchmarks/ranking/law.py`). The line's error is the same for all searches. Two stages share the epochs of one
-training, the second goes on with the first one's weights; they share the number of scored widths, too, or have as many
-in each, as is the default."""
+widths over the logarithms of the groups' widths; labels far from the line, of layers of a few channels, count less
+(`benchmarks/ranking/law.py`). A trend has the same form as the line, so the line may favour it before other searches.
+Two stages share the epochs of one training, the second goes on with the first one's weights; they share the number of
+scored widths, too, or have as many in each, as is the default. These searches are of revision 36db0cc, where the best
+width of a trend was sought by exchanges between two groups alone."""
 EARLIER = """\
 Supernets of 30 epochs in all, scored on 4,000 images, few seeds each: made by the same command at revision eb8067c
 (eace6e3 where channels are *sorted by all weights*). Without *near the budgets* or *full network first*, widths are
@@ -224,8 +225,7 @@ def _picks(results: Results, work: Task, known: Truth) -> list[str]:
     found = {
         name: {seed: law.accuracy(widths) for seed, widths in rows[name].items()} for name in SEARCHES if name in rows
     }
-    error = f"Half of the labels lie within {law.error:.2f} points of the line that the others give."
-    lines = ["", PICKS, error, "", *_head("search", "seeds", "accuracy by the line, %", f"minus {REFERENCE}")]
+    lines = ["", PICKS, law.reading, "", *_head("search", "seeds", "accuracy by the line, %", f"minus {REFERENCE}")]
     for name, seeds in found.items():
         both = sorted(set(seeds) & set(found.get(REFERENCE, {})))
         pair = [[found[each][seed] for seed in both] for each in (name, REFERENCE)] if both else None
