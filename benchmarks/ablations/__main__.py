@@ -1,11 +1,11 @@
-"""The paper's ablations at a scale that a CPU bears: the ranking benchmark's plain network, from start to end.
+"""The paper's ablations at a scale that a CPU bears: the ranking benchmark's residual network, from start to end.
 
     python -m benchmarks.ablations --tables a6 r --seeds 4          # one to two hours a seed on one core in all
     python -m benchmarks.ablations --shard 0/2                      # half of the seeds, beside another with 1/2
     python -m benchmarks.ablations --seeds 0                        # only the page
 
-A cell trains a supernet, searches it, and trains the width that it finds from scratch, twice. Cells with the same
-supernet share it, tables with the same cell share that. Results go to benchmarks/ablations/results.json after every
+A cell trains a supernet, searches it, and trains the width that it finds from scratch. Cells with the same supernet
+share it, tables with the same cell share that. Results go to benchmarks/ablations/results.json after every
 piece, docs/ablations.md and its figure are made of them.
 """
 
@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.ablations.cells import ABLATIONS, Cell
-from benchmarks.ablations.page import TRAININGS, markdown, write_figure
+from benchmarks.ablations.cells import ABLATIONS, EPOCHS, Cell
+from benchmarks.ablations.page import NETWORK, key_of, markdown, write_figure
+from benchmarks.places import ROOT
 from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE, trained_accuracy
 from benchmarks.ranking.networks import SIZE, Task, task
+from benchmarks.ranking.supernets import NUM_VALIDATION
 from benchmarks.search_results import Results
 
 import cafenet
@@ -33,8 +35,6 @@ from cafenet.stages import Job, search_in_stages, train_stage
 from cafenet.train import TrainConfig
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-EPOCHS = 10
 POPULATION, ITERATIONS = 20, 8
 
 
@@ -50,18 +50,18 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "ablations.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    results, work = Results(options.output), task("plain")
+    results, work = Results(options.output), task(NETWORK)
     first, step = (int(part) for part in options.shard.split("/"))
     start = time.monotonic()
-    for seed in range(options.seeds)[first::step]:
-        for name, cell in _cells(options.tables):
-            if str(seed) not in results.rows("cells").get(cell.key, {}):
-                row = find(results, work, cell, seed, options.epochs, options.cache / f"seed-{seed}")
-                results.add("cells", cell.key, row, str(seed))
-            found = results.rows("cells")[cell.key][str(seed)]
-            train(results, work, found["widths"], seed)
-            minutes = (time.monotonic() - start) / 60
-            print(f"seed {seed}, {name}: {found['widths']}, {minutes:.0f} min", flush=True)
+    pieces = [(seed, name, cell) for seed in range(options.seeds)[first::step] for name, cell in _cells(options.tables)]
+    for seed, name, cell in pieces:
+        if str(seed) not in results.rows("cells").get(cell.key, {}):
+            row = find(results, work, cell, seed, options.epochs, options.cache / NETWORK / f"seed-{seed}")
+            results.add("cells", cell.key, row, str(seed))
+            print(f"seed {seed}, {name}: {row['widths']}, {(time.monotonic() - start) / 60:.0f} min", flush=True)
+    for seed, name, cell in pieces:
+        train(results, work, results.rows("cells")[cell.key][str(seed)]["widths"], seed)
+        print(f"seed {seed}, {name}, trained, {(time.monotonic() - start) / 60:.0f} min", flush=True)
     options.page.write_text(markdown(results, options.epochs), encoding="utf-8")
     write_figure(results, options.page.parent / "images" / "ablations.svg")
 
@@ -81,6 +81,7 @@ def find(results: Results, work: Task, cell: Cell, seed: int, epochs: float, cac
         ),
         algorithm=_algorithm(cell),
         search=cafenet.SearchConfig(seed=seed),
+        scoring=cafenet.ScoringConfig(max_examples=NUM_VALIDATION),
         quiet=True,
     )
     if cell.stages.num_stages > 1:
@@ -95,6 +96,8 @@ def _algorithm(cell: Cell) -> Algorithm:
         return cafenet.Greedy()
     if cell.algorithm == "trend":
         return cafenet.Trend(POPULATION * ITERATIONS)
+    if cell.algorithm == "random":
+        return cafenet.RandomSearch(POPULATION * ITERATIONS)
     return cafenet.Evolution(population=POPULATION, iterations=ITERATIONS * cell.searching)
 
 
@@ -114,6 +117,7 @@ def _in_one_stage(results: Results, work: Task, cell: Cell, job: Job, cache: Pat
         f"{cell.percent}%",
         algorithm=job.algorithm,
         config=job.search,
+        scoring=job.scoring,
         quiet=True,
     )
     return result
@@ -128,12 +132,10 @@ def _staged(work: Task, cell: Cell, job: Job, cache: Path) -> SearchResult:
 
 
 def train(results: Results, work: Task, widths: dict[str, int], seed: int) -> None:
-    """Train a width from scratch as often as the table takes; the same width is not trained again."""
-    key = "-".join(map(str, widths.values()))
-    for number in range(TRAININGS):
-        label_seed = seed * TRAININGS + number
-        if str(label_seed) not in results.rows("trained").get(key, {}):
-            results.add("trained", key, trained_accuracy(work, widths, label_seed), str(label_seed))
+    """Train a width from scratch; one that another cell of the seed has found, too, is not trained again."""
+    key = key_of(widths)
+    if str(seed) not in results.rows("trained").get(key, {}):
+        results.add("trained", key, trained_accuracy(work, widths, seed), str(seed))
 
 
 def _cells(tables: list[str]) -> Iterator[tuple[str, Cell]]:

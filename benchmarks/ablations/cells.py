@@ -6,6 +6,8 @@ from typing import Literal
 from cafenet.stages import StagesConfig
 from cafenet.supernet_config import SupernetConfig
 
+EPOCHS = 10
+"""Of a supernet."""
 OURS = SupernetConfig(r=1, beta=0.5)
 FIXED = replace(OURS, r=0)
 UNIFORM = replace(OURS, bins="uniform", num_bins=8)
@@ -23,7 +25,7 @@ class Cell:
     """Epochs of the supernet, as a multiple."""
     searching: int = 1
     """Widths scored, as a multiple; evolution only."""
-    algorithm: Literal["evolution", "greedy", "trend"] = "evolution"
+    algorithm: Literal["evolution", "random", "greedy", "trend"] = "evolution"
     stages: StagesConfig = field(default_factory=StagesConfig)
     percent: int = 50
 
@@ -59,6 +61,8 @@ ABLATIONS = {
             "uniform groups, fixed, evolution": Cell(replace(UNIFORM, r=0)),
             "bins, fixed, evolution": Cell(FIXED),
             "bins, r=1 min-min, evolution": Cell(),
+            "bins, fixed, random": Cell(FIXED, algorithm="random"),
+            "bins, r=1 min-min, random": Cell(algorithm="random"),
             "bins, fixed, trend": Cell(FIXED, algorithm="trend"),
             "bins, r=1 min-min, trend": Cell(algorithm="trend"),
         },
@@ -79,7 +83,8 @@ ABLATIONS = {
         | {
             f"{stages} stages, alpha {alpha}": Cell(COARSE, stages=StagesConfig(stages, alpha))
             for stages, alpha in ((2, 2), (3, 1), (3, 2))
-        },
+        }
+        | {"2 stages, alpha 1, sharing the epochs": Cell(COARSE, stages=StagesConfig(2, 1.0, carry_weights=True))},
         "1 stage",
     ),
     "a15": Ablation(

@@ -77,7 +77,8 @@ PICKS = f"""\
 Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
 from the same full network. What a search finds has no label, so it is judged by a line: the fit of the labels of all
 widths over the logarithms of the groups' widths; labels far from the line, of layers of a few channels, count less
-(`benchmarks/ranking/law.py`). A trend has the same form as the line, so the line may favour it before other searches.
+(`benchmarks/ranking/law.py`). A trend has the same form as the line, so the line favours it before other searches, and
+trainings of what it finds do not bear all of that out ([Ablations](ablations.md)).
 Two stages share the epochs of one training, the second goes on with the first one's weights; they share the number of
 scored widths, too, or have as many in each, as is the default. These searches are of revision 36db0cc, where the best
 width of a trend was sought by exchanges between two groups alone."""
