@@ -19,11 +19,13 @@ from benchmarks.ranking.ranking import (
     measures,
     measures_of,
 )
+from benchmarks.ranking.sides import CENTRE, Sides, sides, sides_of
 from benchmarks.ranking.supernets import EPOCHS, FULL_EPOCHS, NUM_VALIDATION, WAYS
 from benchmarks.ranking.trends import NUM_SAMPLES
 from benchmarks.search_results import Results
 
 from cafenet.pairing import PairedDifference, compare_paired
+from cafenet.scoring import FloatArray
 
 DIGITS = (3, 3, 2, 2)
 DEFAULT = "trend of accuracies"
@@ -82,6 +84,11 @@ trainings of what it finds do not bear all of that out ([Ablations](ablations.md
 Two stages share the epochs of one training, the second goes on with the first one's weights; they share the number of
 scored widths, too, or have as many in each, as is the default. These searches are of revision 36db0cc, where the best
 width of a trend was sought by exchanges between two groups alone."""
+SIDES = f"""\
+Why single scores rank worse than their trend: points of accuracy for each unit of a group's logarithm, below and above
+{CENTRE:.0%} of its channels, about which supernets are trained. A line with a bend there in every group, fitted to the
+labels and to the accuracies that supernets of the fixed pattern give the same widths (mean and standard deviation over
+seeds). *Line*: without bends, as a trend sees the labels."""
 EARLIER = """\
 Supernets of 30 epochs in all, scored on 4,000 images, few seeds each: made by the same command at revision eb8067c
 (eace6e3 where channels are *sorted by all weights*). Without *near the budgets* or *full network first*, widths are
@@ -130,7 +137,8 @@ def _network(results: Results, work: Task) -> list[str]:
     for score in SCORES:
         lines += ["", f"Ranked by {score}:", "", *_head("supernet", "seeds", *KINDS)]
         lines += [_row(name, _means(measured[name], score)) for name in WAYS if name in measured]
-    lines += [*_questions(measured), *_ways_to_rank(measured), *_trends(results, work, known)]
+    lines += [*_questions(measured), *_ways_to_rank(measured), *_sides(rows, work, known)]
+    lines += _trends(results, work, known)
     lines += _picks(results, work, known)
     return [*lines, *_earlier(results, work, known)]
 
@@ -198,6 +206,35 @@ def _ways_to_rank(measured: Measured) -> list[str]:
                 found = [compare_paired(*each) for each in both]
                 lines.append(_row(f"{first} - {second}", [name, str(len(seeds)), *_differences(found)]))
     return lines
+
+
+def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
+    """How scores and labels follow the width of one group."""
+    found = sides_of(rows.get("fixed", {}), known)
+    if len(found) < 2:
+        return []
+    labels, law = sides(known.logarithms, known.mean), fit_law(work, known).worths
+    columns = ("labels, line", "labels, below", "labels, above", "supernets, below", "supernets, above")
+    lines = ["", SIDES, "", *_head("group", *columns)]
+    for number, group in enumerate(work.space.groups):
+        scores = (_spread([each[number] for each in side], 1) for side in _both_sides(found))
+        cells = (f"{value[number]:.1f}" for value in (law, labels.below, labels.above))
+        lines.append(_row(group.name, [*cells, *scores]))
+    below, above = (float(np.corrcoef(np.mean(side, axis=0), law)[0, 1]) for side in _both_sides(found))
+    errors = [np.mean([getattr(each, name) for each in found]) for name in ("error_of_line", "error")]
+    steeper = np.mean([side.below.mean() for side in found]) / law.mean()
+    return [
+        *lines,
+        "",
+        f"Scores fall {steeper:.1f} times as steeply as labels on the narrow side and do not rise on the wide one: a "
+        "supernet serves the widths best that it was trained on. "
+        f"With the line of the labels, slopes below the centre correlate by {below:.2f} over the groups, those above "
+        f"by {above:.2f}. A line over all scores leaves {errors[0]:.1f} points, one with bends {errors[1]:.1f}.",
+    ]
+
+
+def _both_sides(found: list[Sides]) -> list[list[FloatArray]]:
+    return [[each.below for each in found], [each.above for each in found]]
 
 
 def _trends(results: Results, work: Task, known: Truth) -> list[str]:
