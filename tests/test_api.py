@@ -107,11 +107,19 @@ def test_a_retrained_model_starts_from_the_supernet(tmp_path):
     settings = config(seed=4, epochs=2)
     answer = found(retrain=settings, directory=tmp_path)
     assert_same_state(answer.model, train_model(found().model, EXAMPLE, TRAIN, settings, quiet=True))
-    other = found(
-        retrain=settings, start="scratch", directory=tmp_path
-    )  # has a training of its own in the same directory
+    # From scratch, it has a training of its own in the same directory, after the same two stages.
+    other = found(retrain=settings, start="scratch", directory=tmp_path)
     assert not torch.equal(other.model.one.weight, answer.model.one.weight)
-    assert_same_state(other.model, found(retrain=settings, start="scratch").model)
+    two = StagesConfig(2, alpha=1.0, carry_weights=True)
+    assert_same_state(other.model, found(retrain=settings, start="scratch", stages=two).model)
+
+
+@pytest.mark.parametrize(
+    ("start", "budget", "num_stages"), [("scratch", "50%", 1), ("scratch", "45%", 2), ("supernet", "70%", 2)]
+)
+def test_the_number_of_stages_follows_the_start_and_the_budget(start, budget, num_stages, tmp_path):
+    found(start=start, budget=budget, directory=tmp_path)
+    assert len(list(tmp_path.glob("stage-*"))) == num_stages
 
 
 def test_a_start_by_an_unknown_name():
@@ -363,7 +371,7 @@ def test_layers_can_be_frozen():
             TrainingError,
             "losses by name",
         ),
-        ({"algorithm": "trend"}, BudgetError, r"must be one such as cafenet.Trend\(samples=300\), but is 'trend'"),
+        ({"algorithm": "trend"}, BudgetError, r"must be one such as cafenet.Trend\(samples=200\), but is 'trend'"),
         ({"algorithm": Evolution}, BudgetError, "algorithm must be one such as"),
         ({"metric": lambda output, target: output}, ScoringError, "returned shape"),
     ],

@@ -24,6 +24,7 @@ from cafenet.scoring import ScoringConfig
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.result import SearchResult, read_result
+from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig
 from cafenet.slim_file import load, save
 from cafenet.stages import (
@@ -35,6 +36,7 @@ from cafenet.stages import (
     plan_jobs,
     plan_stages,
     search_in_stages,
+    stages_for,
     train_stage,
 )
 from cafenet.supernet_config import SupernetConfig
@@ -90,7 +92,7 @@ def job(train: Dataset | None = None, metric: Callable | None = None, **options)
         metric=metric or Measured(),
         supernet=options.pop("supernet", SupernetConfig(r=1, beta=1.0)),
         training=options.pop("training", config(checkpoint_every=3)),
-        algorithm=Evolution(population=4, iterations=2),
+        algorithm=options.pop("algorithm", Evolution(population=4, iterations=2)),
         search=SearchConfig(num_finalists=2),
         scoring=ScoringConfig(calibration_size=32, batch_size=32, min_examples=16),
         quiet=True,
@@ -308,6 +310,23 @@ def test_stages_with_carried_weights_share_one_training():
     assert second.training.schedule.milestones == (0.5, 0.5)
     assert (first.supernet.sort_by_importance, second.supernet.sort_by_importance) == (False, True)
     assert first.algorithm == second.algorithm
+
+
+@pytest.mark.parametrize("carry_weights", [False, True])
+def test_stages_of_a_trend_go_the_way_together(carry_weights):
+    jobs = plan_jobs(job(algorithm=Trend(farthest=8.0)), StagesConfig(3, carry_weights=carry_weights))
+    assert [each.algorithm.farthest for each in jobs] == [pytest.approx(2.0)] * 3
+
+
+def test_the_default_number_of_stages():
+    """Two, but one for a training from scratch where every cost is cut by half at most."""
+    full = {"flops": 1001.0, "params": 10.0}
+    half, mixed = (Budget("b", caps) for caps in ((Cap("flops", 500.0),), (Cap("flops", 900.0), Cap("params", 4.0))))
+    two = StagesConfig(2, alpha=1.0, carry_weights=True)
+    assert stages_for(Budget("b", (Cap("flops", 500.5),)), full, "scratch") == StagesConfig()
+    assert stages_for(half, {"flops": 1000.0}, "scratch") == StagesConfig()
+    assert stages_for(mixed, full, "scratch") == two
+    assert stages_for(half, full, "supernet") == two
 
 
 @pytest.mark.parametrize("config", [StagesConfig(1, carry_weights=True), StagesConfig(3)])

@@ -27,7 +27,7 @@ RANDOM_WIDTHS, RANDOM_EPOCHS = 5, 4
 SPARSE_EPOCHS, PRUNING_STEPS = 10, 200
 ONE_STAGE = cafenet.StagesConfig()
 TWO_STAGES = cafenet.StagesConfig(2, alpha=1.0, carry_weights=True)
-"""The default of a search."""
+"""The default of a search, but for one from scratch at half the FLOPs or more."""
 
 Method: TypeAlias = Callable[[Task, nn.Module, int, int, Path], nn.Module]
 """method(task, trained network, percent, seed, directory) -> slim network with the weights that the tool gives it."""
@@ -66,18 +66,24 @@ def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Pat
 
 
 def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Ours, by trend, in two stages that share the epochs and the number of widths that are scored."""
+    """Ours as it is by default for a training from scratch: by trend, one stage at half the FLOPs and two at less."""
+    stages = ONE_STAGE if percent >= 50 else TWO_STAGES
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(), stages=stages)
+
+
+def cafenet_two_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Two stages that share the epochs and the number of widths that are scored."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED // 2), stages=TWO_STAGES)
 
 
-def cafenet_default_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Ours with as many widths in each stage as `cafenet.search` scores by default."""
+def cafenet_two_more_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """The same with twice as many widths."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), stages=TWO_STAGES)
 
 
 def cafenet_one_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """By trend in one stage."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED))
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=2.0))
 
 
 def cafenet_one_e(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -93,7 +99,7 @@ def cafenet_one_r(task: Task, trained: nn.Module, percent: int, seed: int, place
 
 def cafenet_free_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """By trend on a supernet with the paper's locally free sharing."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), r=1)
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=2.0), r=1)
 
 
 def cafenet_farther_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -103,14 +109,15 @@ def cafenet_farther_t(task: Task, trained: nn.Module, percent: int, seed: int, p
 
 def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """By the trend of losses, of widths that lie farther apart."""
-    algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.7)
+    algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.7, farthest=2.0)
     return _from_trained(task, trained, percent, seed, place, algorithm, metric="negative_loss")
 
 
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The same with all widths learning from the trained network, too."""
     distill = cafenet.DistillConfig()
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), distill=distill)
+    algorithm = cafenet.Trend(NUM_SEARCHED, farthest=2.0)
+    return _from_trained(task, trained, percent, seed, place, algorithm, distill=distill)
 
 
 def torch_pruning(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -173,7 +180,8 @@ METHODS: dict[str, Method] = {
     "Torch-Pruning, sparse training": torch_pruning_sparse,
     "ModelOpt FastNAS": fastnas,
     "CafeNet-T": cafenet_t,
-    "CafeNet-T, 300 widths a stage": cafenet_default_t,
+    "CafeNet-T, two stages": cafenet_two_t,
+    "CafeNet-T, two stages of 300 widths": cafenet_two_more_t,
     "CafeNet-T, one stage": cafenet_one_t,
     "CafeNet-E, one stage": cafenet_one_e,
     "CafeNet-R, one stage": cafenet_one_r,

@@ -11,21 +11,24 @@ from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_WIDTHS, T
 from benchmarks.ranking.picks import BUDGET, NUM_SCORED, REFERENCE, SEARCHES, without_supernet
 from benchmarks.ranking.ranking import (
     KINDS,
+    LINE,
     PRIMARY,
     SCORES,
     Measured,
     Truth,
     difference,
+    fit_line,
     measures,
     measures_of,
 )
-from benchmarks.ranking.sides import CENTRE, Sides, sides, sides_of
+from benchmarks.ranking.sides import CENTRE, Sides, sides, sides_of, unsteadiness
 from benchmarks.ranking.supernets import EPOCHS, FULL_EPOCHS, NUM_VALIDATION, WAYS
 from benchmarks.ranking.trends import NUM_SAMPLES
 from benchmarks.search_results import Results
 
 from cafenet.pairing import PairedDifference, compare_paired
 from cafenet.scoring import FloatArray
+from cafenet.searching.worths import fit_worths
 
 DIGITS = (3, 3, 2, 2)
 DEFAULT = "trend of accuracies"
@@ -59,8 +62,9 @@ mean over two seeds (0 and 1; supernets of these seeds begin with the same rando
   Random candidates, r=2, bilateral and the sandwich rule were measured later, with full networks that were trained
   anew: they have the seed in common with the others, and no more.
 - It scores every width by its best candidate on {NUM_VALIDATION:,} validation images, batch norm recalibrated. Widths
-  are ranked by accuracy, by loss, or by the *trend* of either: the line that is fitted over the logarithms of the
-  groups' shares. The default search follows the trend of accuracies.
+  are ranked by accuracy, by loss, or by the *trend* of either: a curve is fitted for each group, and the slopes of the
+  lines through these say what its logarithm is worth. The default search follows the trend of accuracies. A *straight
+  trend* is a line without curves, as the default was before.
 - Tau is Kendall's, over all pairs of widths or over those whose FLOPs differ by no more than 3% of the full network's,
   as in a search for one budget. Regret is the best label minus that of the width with the highest score, in points.
 - The primary metric, named before the first run, is {PRIMARY}. Differences are paired by seed, with 95% intervals,
@@ -74,7 +78,8 @@ Which widths a trend should be fitted to (`python -m benchmarks.ranking trends`)
 default search draws them, the logarithms of their groups' shares this far apart, scored by supernets of the fixed
 pattern; the trend then ranks the labelled widths, which it has not seen. The labelled widths lie far apart themselves.
 The default search draws widths 0.3 apart all the same, since losses of widths 0.7 apart did not lead it to better
-networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*)."""
+networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*). These trends were fitted by revision
+36f0a63, to lines."""
 PICKS = f"""\
 Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
 from the same full network. What a search finds has no label, so it is judged by a line: the fit of the labels of all
@@ -82,8 +87,8 @@ widths over the logarithms of the groups' widths; labels far from the line, of l
 (`benchmarks/ranking/law.py`). A trend has the same form as the line, so the line favours it before other searches, and
 trainings of what it finds do not bear all of that out ([Ablations](ablations.md)).
 Two stages share the epochs of one training, the second goes on with the first one's weights; they share the number of
-scored widths, too, or have as many in each, as is the default. These searches are of revision 36db0cc, where the best
-width of a trend was sought by exchanges between two groups alone."""
+scored widths, too, or have as many in each. These searches are of revision 36db0cc: trends were lines, and the best
+width of one was sought by exchanges between two groups alone."""
 SIDES = f"""\
 Why single scores rank worse than their trend: points of accuracy for each unit of a group's logarithm, below and above
 {CENTRE:.0%} of its channels, about which supernets are trained. A line with a bend there in every group, fitted to the
@@ -195,7 +200,7 @@ def _questions(measured: Measured) -> list[str]:
 
 def _ways_to_rank(measured: Measured) -> list[str]:
     """The same supernets, ranked in two ways."""
-    pairs = (("loss", "accuracy"), (DEFAULT, "accuracy"), ("trend of losses", DEFAULT))
+    pairs = (("loss", "accuracy"), (DEFAULT, "accuracy"), (DEFAULT, LINE), ("trend of losses", DEFAULT))
     lines = ["", "Ways to rank compared, on the same supernets:", ""]
     lines += _head("difference", "supernet", "seeds", *KINDS)
     for first, second in pairs:
@@ -222,6 +227,7 @@ def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
         lines.append(_row(group.name, [*cells, *scores]))
     below, above = (float(np.corrcoef(np.mean(side, axis=0), law)[0, 1]) for side in _both_sides(found))
     errors = [np.mean([getattr(each, name) for each in found]) for name in ("error_of_line", "error")]
+    steady = [unsteadiness(rows["fixed"], known, fit) for fit in (lambda *data: fit_worths(*data)[0], fit_line)]
     steeper = np.mean([side.below.mean() for side in found]) / law.mean()
     return [
         *lines,
@@ -229,7 +235,9 @@ def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
         f"Scores fall {steeper:.1f} times as steeply as labels on the narrow side and do not rise on the wide one: a "
         "supernet serves the widths best that it was trained on. "
         f"With the line of the labels, slopes below the centre correlate by {below:.2f} over the groups, those above "
-        f"by {above:.2f}. A line over all scores leaves {errors[0]:.1f} points, one with bends {errors[1]:.1f}.",
+        f"by {above:.2f}. A line over all scores leaves {errors[0]:.1f} points, one with bends {errors[1]:.1f}. So a "
+        "trend fits curves: from one half of the widths to the other, a group's worth then differs by "
+        f"{steady[0]:.2f} of the mean worth (standard deviation), with lines by {steady[1]:.2f}.",
     ]
 
 

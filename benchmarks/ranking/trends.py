@@ -12,7 +12,8 @@ from benchmarks.search_results import Results
 from cafenet.searching.algorithm import distinct
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.trend import fit_worths, sample_balanced
+from cafenet.searching.trend import sample_balanced
+from cafenet.searching.worths import fit_worths
 
 SPREADS = (0.3, 0.5, 0.7, 1.0)
 NUM_SAMPLES = 200
@@ -34,7 +35,7 @@ def fit_trends(results: Results, task: Task, seeds: Sequence[int], cache: Path) 
             accuracies, losses = np.array(scores_of(task, supernet, taken)).T
             logarithms = np.log(task.bins.widths(taken))
             for name, values in (("accuracies", accuracies), ("losses", -losses)):
-                worths = fit_worths(logarithms, values)
+                worths, _ = fit_worths(logarithms, values)
                 row[f"{name}, spread {spread}"] = [round(each, 4) for each in (worths / worths.mean()).tolist()]
         results.add(f"trends {task.name}", str(seed), row)
         print(f"trends {task.name}, seed {seed} ({(time.monotonic() - start) / 60:.0f} min)", flush=True)

@@ -38,14 +38,13 @@ from cafenet.stages import (
     place_for,
     plan_stages,
     search_in_stages,
+    stages_for,
 )
 from cafenet.supernet import LossFunction
 from cafenet.supernet_config import SupernetConfig, build_bins
 from cafenet.trace import trace
 from cafenet.train import TrainConfig, check_training
 
-_STAGES = StagesConfig(num_stages=2, alpha=1.0, carry_weights=True)
-"""By default: better than one stage from the supernet's weights, and alike from scratch (docs/peers.md)."""
 _FEW = 8
 """Examples that show whether a metric fits."""
 
@@ -95,7 +94,8 @@ def search(
     training: of the supernet. retrain: of the slim model; None keeps the supernet's weights. start: what that training
     begins with, the supernet's weights, which gets farther in as many epochs, or fresh ones, as in the paper.
     stages: by default two that share the supernet's epochs; the first searches for a budget half-way to the one asked
-    for, and the second goes on from there.
+    for, and the second goes on from there. With start="scratch" and a budget of half or more it is one. The directory
+    of an earlier search keeps the stages of that one.
     directory: where checkpoints, scores and results go; a second call with the same one continues the first, and
     `cafenet report` makes a page of it.
     The model itself is not changed.
@@ -123,7 +123,7 @@ def search(
     full = {"flops": float(space.flops()), "params": float(space.params())}
     if any(cap.cost == "latency_ms" for cap in parsed.caps):
         full["latency_ms"] = measure()
-    stages = stages or _STAGES
+    stages = stages or _stages_before(directory) or stages_for(parsed, full, start)
     _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages))
     check_training(job.training, train, next(model.parameters()).device, loss)
     if retrain is not None:
@@ -165,6 +165,15 @@ def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, stages
     write_json(place / "space.json", describe_space(space, build_bins(space, job.supernet)))
 
 
+def _stages_before(directory: str | Path | None) -> StagesConfig | None:
+    """The stages of the search that a directory holds."""
+    note = None if directory is None else Path(directory) / "search.json"
+    if note is None or not note.exists():
+        return None
+    stages = json.loads(note.read_text())["settings"].get("stages")
+    return None if stages is None else StagesConfig(**stages)
+
+
 def _plain(config: Any) -> Any:
     """As JSON takes it; an algorithm of the user's own may be any object."""
     content = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
@@ -188,7 +197,7 @@ def _entry(found: StagesResult) -> dict[str, Any]:
 def _check(job: Job, space: WidthSpace, plan: Sequence[Stage]) -> None:
     """What a stage's search would refuse, before a supernet is trained for it; latency is measured later."""
     if isinstance(job.algorithm, type) or not all(hasattr(job.algorithm, name) for name in ("name", "proposals")):
-        raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=300), but is {job.algorithm!r}")
+        raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=200), but is {job.algorithm!r}")
     for stage in plan:
         check_feasible(space, job, stage)
     metric = metric_by_name(job.metric) if isinstance(job.metric, str) else job.metric

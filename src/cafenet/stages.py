@@ -38,6 +38,8 @@ from cafenet.trace import trace
 from cafenet.train import TrainConfig, part_of, train_supernet
 
 _MOST_SHARES = (0.2, 0.9)
+_HALF = 0.4999
+"""Of a cost, whatever a budget such as 0.5 * 1.1M is rounded to."""
 _FULL_SHARE = 0.3
 """Of the epochs, for the full network first, where a training does not say."""
 
@@ -59,6 +61,17 @@ class StagesConfig:
             raise BudgetError(f"num_stages must be at least 1, but got {self.num_stages}")
         if not self.alpha > 0:
             raise BudgetError(f"alpha must be positive, but got {self.alpha}")
+
+
+def stages_for(budget: Budget, full_costs: Mapping[str, float], start: str) -> StagesConfig:
+    """The number of stages that was best where it was measured (docs/peers.md).
+
+    Two that share one training, but one where the slim model is trained from scratch and no cost is cut by more than
+    half.
+    """
+    share = min(cap.limit / full_costs[cap.cost] for cap in budget.caps)
+    is_one = start == "scratch" and share >= _HALF
+    return StagesConfig() if is_one else StagesConfig(num_stages=2, alpha=1.0, carry_weights=True)
 
 
 @dataclass(frozen=True)
@@ -117,10 +130,14 @@ def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, co
 def plan_jobs(job: Job, config: StagesConfig) -> list[Job]:
     """What each stage does: the same, or with carried weights its part of one training.
 
-    The full network is trained first in the first stage alone; a later one begins with trained weights, whose channels
+    A search by trend goes its part of the way in each, twice from uniform widths where it may go four times in two. The
+    full network is trained first in the first stage alone; a later one begins with trained weights, whose channels
     it sorts. Smallest example: of 30 epochs in 2 stages, 0.3 for the full network, the first has 9 + 10.5 and the
     second 10.5.
     """
+    if isinstance(job.algorithm, Trend):
+        farthest = job.algorithm.farthest ** (1 / config.num_stages)
+        job = replace(job, algorithm=replace(job.algorithm, farthest=farthest))
     if config.num_stages == 1 or not config.carry_weights:
         return [job] * config.num_stages
     full_share = _FULL_SHARE if job.training.full_share is None else job.training.full_share
