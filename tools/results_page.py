@@ -39,7 +39,7 @@ These runs are small stand-ins (narrow networks, a part of the data, a few epoch
 the whole job works and how large differences are at this scale, and say little about the paper's scale. Every final
 model is trained from scratch with the same schedule and evaluated once on the test set after its last epoch. CelebA's
 run samples and searches widths as the paper does, the VGG's as CafeNet's default was at revision ba4e679:
-r = 1, and trends that go farther from uniform widths than today's. No method is clearly ahead of another at the same
+r = 1, and trends that are lines, not curves. No method is clearly ahead of another at the same
 budget here: two or three seeds show only differences of some points. In detection red cells are found alike by all
 backbones; what RetinaNet makes of the few small platelets differs most between its seeds, and with it the mAP.
 """

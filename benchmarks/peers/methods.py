@@ -22,7 +22,8 @@ from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
 
 SUPERNET_EPOCHS = 20
-NUM_SEARCHED = 300
+NUM_SEARCHED, NUM_DEFAULT = 300, 150
+"""Widths that are scored in all, and a stage by default."""
 RANDOM_WIDTHS, RANDOM_EPOCHS = 5, 4
 SPARSE_EPOCHS, PRUNING_STEPS = 10, 200
 ONE_STAGE = cafenet.StagesConfig()
@@ -73,7 +74,7 @@ def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Pa
 
 def cafenet_two_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Two stages that share the epochs and the number of widths that are scored."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED // 2), stages=TWO_STAGES)
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_DEFAULT), stages=TWO_STAGES)
 
 
 def cafenet_two_more_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:

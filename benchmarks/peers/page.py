@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.intervals import cell_of
-from benchmarks.peers.methods import HELPERS, METHODS, NUM_SEARCHED, SPARSE_EPOCHS, SUPERNET_EPOCHS
+from benchmarks.peers.methods import HELPERS, METHODS, NUM_DEFAULT, NUM_SEARCHED, SPARSE_EPOCHS, SUPERNET_EPOCHS
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
 from benchmarks.ranking.networks import NUM_VALIDATION
 from benchmarks.search_results import Results
@@ -13,6 +13,9 @@ from benchmarks.search_results import Results
 from cafenet.pairing import PairedDifference, compare_paired
 
 OURS = "CafeNet-T"
+TWO_STAGES = "CafeNet-T, two stages"
+BY_DEFAULT = {"scratch": OURS, "finetuned": TWO_STAGES}
+"""What a search does by default for a slim network that is trained so."""
 ONE_STAGE = "CafeNet-T, one stage"
 FARTHER = "CafeNet-T, one stage, four times from uniform"
 HOW = f"""# Peers and baselines within the same FLOPs, with the same training
@@ -28,10 +31,12 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
 - A budget is a cap. CafeNet uses it up; FastNAS and Torch-Pruning stay below it, by a ninth in the worst cell.
 - Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and rows that say
   *fresh weights*, where there are any: these train a supernet from the start.
-- Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored; the two stages of {OURS} share
-  both. It is the default search, but for {NUM_SEARCHED // 2} widths a stage in place of {NUM_SEARCHED}; *{NUM_SEARCHED}
-  widths a stage*, where it was measured, is the default itself. All other searches are of revision 36db0cc or before,
-  where the best width of a trend was sought by exchanges between two groups alone.
+- Supernets are trained for {SUPERNET_EPOCHS} epochs; two stages share them.
+- {OURS} is `cafenet.search` with `start="scratch"`: {NUM_DEFAULT} widths a stage, one stage at 50% and two at 25%.
+  *Two stages* is what it does by default, where the slim network goes on from the supernet's weights, so its
+  fine-tuned networks are compared with those of the others. These rows are older: trends were lines, not curves, and
+  before revision 36f0a63 the best width of one was sought by exchanges between two groups alone. So are all other
+  rows of CafeNet; they score {NUM_SEARCHED} widths in all, where they do not say otherwise.
 - Search time is the median of CPU time on one core, a shared supernet's training counted where it was trained, without
   searches that were interrupted.
 - Mean and standard deviation over seeds. Differences are paired, with 95% intervals, bold where they do not hold zero;
@@ -75,10 +80,11 @@ CHANGES = """
 ## What the last changes of the default were worth
 
 Points of accuracy, with 95% intervals and the number of pairs. *Two stages* go on from a search at half the way to the
-budget; they share the epochs and the number of scored widths with *one stage*. *Before*: one stage, a channel's
-importance was the size of all of its weights, and the pick might lie four times from uniform widths; these rows were
-measured by the same command at revision eace6e3, which called r=1 `CafeNet-T` and r=0 `CafeNet-T, r=0`. *One stage*:
-where channels are normalised, only the weights that read them count, and the pick lies within twice.
+budget; they share the epochs and the number of scored widths with *one stage*. *Four times from uniform*: a group may
+become four times narrower or wider than in uniform widths, as in CafeNet-T; in *one stage* it is twice. *Before*: one
+stage, a channel's importance was the size of all of its weights, and the pick might lie four times from uniform widths;
+these rows were measured by the same command at revision eace6e3, which called r=1 `CafeNet-T` and r=0 `CafeNet-T, r=0`.
+*One stage*: where channels are normalised, only the weights that read them count, and the pick lies within twice.
 """
 
 
@@ -115,7 +121,8 @@ def _table(results: Results, network: str, percent: int) -> list[str]:
     full = next(iter(original.values()))["flops"] if original else None
     columns = ["method", "seeds", "trainings", "FLOPs", "scratch", "fine-tuned", "search, s"]
     lines = ["", f"## {network} at {percent}%", ""]
-    lines += [f"| {' | '.join(columns)} | {OURS} minus it, scratch | fine-tuned |", "| --- |" + " ---: |" * 8]
+    columns += [f"{OURS} minus it, scratch", "two stages minus it, fine-tuned"]
+    lines += [f"| {' | '.join(columns)} |", "| --- |" + " ---: |" * 8]
     if original:
         num = len(original)
         lines.append(f"| Original | {num} | {num} | {full:,} | {_spread(original, 'scratch')} | | | | |")
@@ -144,14 +151,13 @@ def _overall(results: Results, percent: int) -> list[str]:
     """Over all networks that both methods were measured on, every network and seed a pair."""
     tables = [found_by(results, network, percent) for network in BUILDERS]
     lines = ["", f"## {OURS} minus the others at {percent}%, mean over networks", ""]
-    lines += ["Every network and seed is a pair.", ""]
-    lines += ["| method | networks | pairs | scratch | fine-tuned |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name in (name for name in METHODS if name != OURS):
-        both = [rows for rows in tables if OURS in rows and name in rows]
-        if both:
-            cells = (_difference(both, name, key) for key in ("scratch", "finetuned"))
-            num_pairs = sum(len(set(rows[OURS]) & set(rows[name])) for rows in both)
-            lines.append(f"| {name} | {len(both)} | {num_pairs} | {' | '.join(cells)} |")
+    lines += [f"Every network and seed is a pair; their number in brackets. Fine-tuned it is {TWO_STAGES}.", ""]
+    lines += ["| method | scratch | fine-tuned |", "| --- | ---: | ---: |"]
+    for name in METHODS:
+        found = {key: _compared(tables, name, key) for key in BY_DEFAULT if name != BY_DEFAULT[key]}
+        cells = [f"{cell_of(each)} ({each.num_pairs})" if each else "" for each in map(found.get, BY_DEFAULT)]
+        if any(cells):
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines + _in_words(tables, percent)
 
 
@@ -192,15 +198,15 @@ def _protocols(results: Results) -> list[str]:
         if any(cells):
             lines.append(f"| {name} | {' | '.join(cells)} |")
     cells = [_long(results, percent) for percent in PERCENTS]
-    return [*lines, *([f"| {OURS}, {SCRATCH_EPOCHS} epochs | {' | '.join(cells)} |"] if any(cells) else [])]
+    return [*lines, *([f"| {TWO_STAGES}, {SCRATCH_EPOCHS} epochs | {' | '.join(cells)} |"] if any(cells) else [])]
 
 
 def _long(results: Results, percent: int) -> str:
     """Ours trained from its own weights as long as from scratch, minus that."""
     pairs = []
     for network in BUILDERS:
-        rows = found_by(results, network, percent).get(OURS, {})
-        long = results.rows(f"{network} {percent}% long").get(OURS, {})
+        rows = found_by(results, network, percent).get(TWO_STAGES, {})
+        long = results.rows(f"{network} {percent}% long").get(TWO_STAGES, {})
         pairs += [(accuracy, rows[seed]["scratch"]) for seed, accuracy in long.items()]
     return f"{cell_of(compare_paired(*map(list, zip(*pairs, strict=True))))} ({len(pairs)})" if pairs else ""
 
@@ -211,9 +217,11 @@ def _changes(results: Results) -> list[str]:
     titles = " | ".join(f"{percent}%, {key.replace('finetuned', 'fine-tuned')}" for percent, key in columns)
     lines = [CHANGES, f"| difference | {titles} |", "| --- |" + " ---: |" * len(columns)]
     for label, *both in (
-        ("two stages - one stage", ("", OURS), ("", ONE_STAGE)),
-        ("four times from uniform - one stage", ("", FARTHER), ("", ONE_STAGE)),
-        ("one stage - ModelOpt FastNAS", ("", ONE_STAGE), ("", "ModelOpt FastNAS")),
+        (f"{OURS} - two stages", ("", OURS), ("", TWO_STAGES)),
+        (f"{OURS} - one stage, four times from uniform", ("", OURS), ("", FARTHER)),
+        ("one stage, four times from uniform - one stage", ("", FARTHER), ("", ONE_STAGE)),
+        ("one stage, four times from uniform - ModelOpt FastNAS", ("", FARTHER), ("", "ModelOpt FastNAS")),
+        ("two stages - one stage", ("", TWO_STAGES), ("", ONE_STAGE)),
         ("one stage - before, both r=0", ("", ONE_STAGE), (" before", "r=0")),
         ("r=0 - r=1, both before", (" before", "r=0"), (" before", "r=1")),
     ):
@@ -227,12 +235,12 @@ def _changes(results: Results) -> list[str]:
 
 
 def _difference(tables: list[dict[str, Any]], name: str, key: str = "scratch") -> str:
-    return "" if name == OURS else cell_of(_compared(tables, name, key))
+    return "" if name == BY_DEFAULT[key] else cell_of(_compared(tables, name, key))
 
 
 def _compared(tables: list[dict[str, Any]], name: str, key: str) -> PairedDifference | None:
     """Ours minus a method, paired by network and seed."""
-    return _paired([[rows.get(each, {}) for each in (OURS, name)] for rows in tables], key)
+    return _paired([[rows.get(each, {}) for each in (BY_DEFAULT[key], name)] for rows in tables], key)
 
 
 def _paired(both: list[list[dict[str, Any]]], key: str) -> PairedDifference | None:
@@ -247,14 +255,14 @@ def _in_words(tables: list[dict[str, Any]], percent: int) -> list[str]:
     for key, how in (("scratch", "from scratch"), ("finetuned", "fine-tuned")):
         said: dict[str, list[str]] = {"ahead of": [], "not clearly ahead of": [], "behind": []}
         for name in (name for name in METHODS if not name.startswith("CafeNet")):
-            if all(OURS in rows and name in rows for rows in tables):
+            if all(BY_DEFAULT[key] in rows and name in rows for rows in tables):
                 found = _compared(tables, name, key)
                 assert found is not None
                 place = "not clearly ahead of" if not found.is_clear else "ahead of" if found.mean > 0 else "behind"
                 said[place].append(name.replace(", ", " with "))
         parts = [f"{place} {' and '.join(names)}" for place, names in said.items() if names]
         if parts:
-            lines += ["", f"At {percent}%, {how}, {OURS} is {'; '.join(parts)}, over all networks."]
+            lines += ["", f"At {percent}%, {how}, {BY_DEFAULT[key]} is {'; '.join(parts)}, over all networks."]
     return lines
 
 

@@ -17,18 +17,16 @@ from benchmarks.ranking.ranking import (
     Measured,
     Truth,
     difference,
-    fit_line,
     measures,
     measures_of,
 )
-from benchmarks.ranking.sides import CENTRE, Sides, sides, sides_of, unsteadiness
+from benchmarks.ranking.sides import CENTRE, Sides, sides, sides_of
 from benchmarks.ranking.supernets import EPOCHS, FULL_EPOCHS, NUM_VALIDATION, WAYS
-from benchmarks.ranking.trends import NUM_SAMPLES
+from benchmarks.ranking.trends import FITS, NUM_HALVED, NUM_SAMPLES
 from benchmarks.search_results import Results
 
 from cafenet.pairing import PairedDifference, compare_paired
 from cafenet.scoring import FloatArray
-from cafenet.searching.worths import fit_worths
 
 DIGITS = (3, 3, 2, 2)
 DEFAULT = "trend of accuracies"
@@ -80,6 +78,10 @@ pattern; the trend then ranks the labelled widths, which it has not seen. The la
 The default search draws widths 0.3 apart all the same, since losses of widths 0.7 apart did not lead it to better
 networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*). These trends were fitted by revision
 36f0a63, to lines."""
+HALVES = """\
+How steady a trend is (`python -m benchmarks.ranking halves`): widths drawn and scored as by a search, cut in halves at
+random. Standard deviation of a group's worth between such halves, as a share of the mean worth, by how many widths it
+is fitted to: mean and standard deviation over supernets of the fixed pattern."""
 PICKS = f"""\
 Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
 from the same full network. What a search finds has no label, so it is judged by a line: the fit of the labels of all
@@ -143,7 +145,7 @@ def _network(results: Results, work: Task) -> list[str]:
         lines += ["", f"Ranked by {score}:", "", *_head("supernet", "seeds", *KINDS)]
         lines += [_row(name, _means(measured[name], score)) for name in WAYS if name in measured]
     lines += [*_questions(measured), *_ways_to_rank(measured), *_sides(rows, work, known)]
-    lines += _trends(results, work, known)
+    lines += [*_halves(results, work), *_trends(results, work, known)]
     lines += _picks(results, work, known)
     return [*lines, *_earlier(results, work, known)]
 
@@ -227,7 +229,6 @@ def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
         lines.append(_row(group.name, [*cells, *scores]))
     below, above = (float(np.corrcoef(np.mean(side, axis=0), law)[0, 1]) for side in _both_sides(found))
     errors = [np.mean([getattr(each, name) for each in found]) for name in ("error_of_line", "error")]
-    steady = [unsteadiness(rows["fixed"], known, fit) for fit in (lambda *data: fit_worths(*data)[0], fit_line)]
     steeper = np.mean([side.below.mean() for side in found]) / law.mean()
     return [
         *lines,
@@ -235,14 +236,24 @@ def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
         f"Scores fall {steeper:.1f} times as steeply as labels on the narrow side and do not rise on the wide one: a "
         "supernet serves the widths best that it was trained on. "
         f"With the line of the labels, slopes below the centre correlate by {below:.2f} over the groups, those above "
-        f"by {above:.2f}. A line over all scores leaves {errors[0]:.1f} points, one with bends {errors[1]:.1f}. So a "
-        "trend fits curves: from one half of the widths to the other, a group's worth then differs by "
-        f"{steady[0]:.2f} of the mean worth (standard deviation), with lines by {steady[1]:.2f}.",
+        f"by {above:.2f}. A line over all scores leaves {errors[0]:.1f} points, one with bends {errors[1]:.1f}.",
     ]
 
 
 def _both_sides(found: list[Sides]) -> list[list[FloatArray]]:
     return [[each.below for each in found], [each.above for each in found]]
+
+
+def _halves(results: Results, work: Task) -> list[str]:
+    """Worths fitted to halves of a search's widths."""
+    seeds = list(results.rows(f"halves {work.name}").values())
+    if not seeds:
+        return []
+    lines = ["", HALVES, "", *_head("fitted", "seeds", *(f"to {num // 2} widths" for num in NUM_HALVED))]
+    for name in FITS:
+        cells = (_spread([row[f"{name}, {num}"] for row in seeds], 2) for num in NUM_HALVED)
+        lines.append(_row(name, [str(len(seeds)), *cells]))
+    return lines
 
 
 def _trends(results: Results, work: Task, known: Truth) -> list[str]:

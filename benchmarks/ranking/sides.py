@@ -1,6 +1,5 @@
 """What a supernet's score says of a group: how it falls with narrower widths, and whether it rises with wider ones."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ from cafenet.scoring import FloatArray
 
 CENTRE = 0.7
 """Share of a group's channels in uniform widths at half the FLOPs, about; supernets are trained on widths around it."""
-_NUM_HALVINGS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +39,6 @@ def sides(logarithms: FloatArray, values: FloatArray) -> Sides:
 def sides_of(rows: dict[str, Any], known: Truth) -> list[Sides]:
     """Of every seed's supernet, by the accuracy of the labelled widths."""
     return [sides(known.logarithms, np.array(row["accuracy"])[known.numbers]) for row in rows.values()]
-
-
-def unsteadiness(rows: dict[str, Any], known: Truth, fit: Callable[[FloatArray, FloatArray], FloatArray]) -> float:
-    """How far worths of a group lie apart that are fitted to two halves of the widths, as a share of the mean worth.
-
-    Standard deviation of one of them, over groups, seeds and some ways to halve.
-    """
-    rng, apart = np.random.default_rng(0), []
-    for row in rows.values():
-        values = np.array(row["accuracy"])[known.numbers]
-        for _ in range(_NUM_HALVINGS):
-            halves = np.array_split(rng.permutation(len(values)), 2)
-            first, second = (fit(known.logarithms[half], values[half]) for half in halves)
-            apart.append(first / first.mean() - second / second.mean())
-    return float(np.sqrt(np.mean(np.square(apart)) / 2))
 
 
 def _least_squares(columns: FloatArray, values: FloatArray) -> tuple[FloatArray, float]:
