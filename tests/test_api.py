@@ -371,7 +371,7 @@ def test_layers_can_be_frozen():
             TrainingError,
             "losses by name",
         ),
-        ({"algorithm": "trend"}, BudgetError, r"must be one such as cafenet.Trend\(samples=200\), but is 'trend'"),
+        ({"algorithm": "trend"}, BudgetError, r"must be one such as cafenet.Trend\(samples=300\), but is 'trend'"),
         ({"algorithm": Evolution}, BudgetError, "algorithm must be one such as"),
         ({"metric": lambda output, target: output}, ScoringError, "returned shape"),
     ],

@@ -314,8 +314,11 @@ def test_stages_with_carried_weights_share_one_training():
 
 @pytest.mark.parametrize("carry_weights", [False, True])
 def test_stages_of_a_trend_go_the_way_together(carry_weights):
-    jobs = plan_jobs(job(algorithm=Trend(farthest=8.0)), StagesConfig(3, carry_weights=carry_weights))
-    assert [each.algorithm.farthest for each in jobs] == [pytest.approx(2.0)] * 3
+    """A third of the widths each, and the third root of the distance."""
+    jobs = plan_jobs(job(algorithm=Trend(100, farthest=8.0)), StagesConfig(3, carry_weights=carry_weights))
+    assert [(each.algorithm.samples, each.algorithm.farthest) for each in jobs] == [(34, pytest.approx(2.0))] * 3
+    (alone,) = plan_jobs(job(algorithm=Trend()), StagesConfig(1, carry_weights=carry_weights))
+    assert alone.algorithm == Trend()
 
 
 def test_the_default_number_of_stages():

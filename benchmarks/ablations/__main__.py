@@ -95,7 +95,7 @@ def _algorithm(cell: Cell) -> Algorithm:
     if cell.algorithm == "greedy":
         return cafenet.Greedy()
     if cell.algorithm == "trend":
-        return cafenet.Trend(POPULATION * ITERATIONS)
+        return cafenet.Trend(POPULATION * ITERATIONS, farthest=2.0)
     if cell.algorithm == "random":
         return cafenet.RandomSearch(POPULATION * ITERATIONS)
     return cafenet.Evolution(population=POPULATION, iterations=ITERATIONS * cell.searching)

@@ -22,8 +22,8 @@ from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
 
 SUPERNET_EPOCHS = 20
-NUM_SEARCHED, NUM_DEFAULT = 300, 150
-"""Widths that are scored in all, and a stage by default."""
+NUM_SEARCHED = 300
+"""Widths, in all stages together."""
 RANDOM_WIDTHS, RANDOM_EPOCHS = 5, 4
 SPARSE_EPOCHS, PRUNING_STEPS = 10, 200
 ONE_STAGE = cafenet.StagesConfig()
@@ -69,21 +69,22 @@ def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Pat
 def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """Ours as it is by default for a training from scratch: by trend, one stage at half the FLOPs and two at less."""
     stages = ONE_STAGE if percent >= 50 else TWO_STAGES
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(), stages=stages)
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), stages=stages)
 
 
-def cafenet_two_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """Two stages that share the epochs and the number of widths that are scored."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_DEFAULT), stages=TWO_STAGES)
+def cafenet_other_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """The other number of stages."""
+    stages = TWO_STAGES if percent >= 50 else ONE_STAGE
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), stages=stages)
 
 
-def cafenet_two_more_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The same with twice as many widths."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED), stages=TWO_STAGES)
+def cafenet_more_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """Two stages with twice as many widths."""
+    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(2 * NUM_SEARCHED), stages=TWO_STAGES)
 
 
 def cafenet_one_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By trend in one stage."""
+    """By trend in one stage that goes twice from uniform widths."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=2.0))
 
 
@@ -101,11 +102,6 @@ def cafenet_one_r(task: Task, trained: nn.Module, percent: int, seed: int, place
 def cafenet_free_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """By trend on a supernet with the paper's locally free sharing."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=2.0), r=1)
-
-
-def cafenet_farther_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By trend, to widths that lie farther from uniform ones."""
-    return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=4.0))
 
 
 def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -181,13 +177,12 @@ METHODS: dict[str, Method] = {
     "Torch-Pruning, sparse training": torch_pruning_sparse,
     "ModelOpt FastNAS": fastnas,
     "CafeNet-T": cafenet_t,
-    "CafeNet-T, two stages": cafenet_two_t,
-    "CafeNet-T, two stages of 300 widths": cafenet_two_more_t,
-    "CafeNet-T, one stage": cafenet_one_t,
+    "CafeNet-T, other number of stages": cafenet_other_t,
+    "CafeNet-T, two stages of 300 widths": cafenet_more_t,
+    "CafeNet-T, one stage, twice from uniform": cafenet_one_t,
     "CafeNet-E, one stage": cafenet_one_e,
     "CafeNet-R, one stage": cafenet_one_r,
     "CafeNet-T, one stage, r=1": cafenet_free_t,
-    "CafeNet-T, one stage, four times from uniform": cafenet_farther_t,
     "CafeNet-T, one stage, losses farther apart": cafenet_losses_t,
     "CafeNet-T, one stage, distilled": cafenet_distilled_t,
 }

@@ -3,7 +3,6 @@
     python -m benchmarks.ranking labels --network plain --shard 0/2      # some hours on one core in all
     python -m benchmarks.ranking supernets --network plain --ways fixed "r=1 race" --seeds 4
     python -m benchmarks.ranking trends --seeds 8                        # which widths a trend should be fitted to
-    python -m benchmarks.ranking halves --seeds 8                        # how steady the worths of a trend are
     python -m benchmarks.ranking picks --seeds 8                         # whole searches, judged by the labels
     python -m benchmarks.ranking page
 
@@ -21,17 +20,17 @@ from benchmarks.ranking.networks import BUILDERS, NUM_WIDTHS, task
 from benchmarks.ranking.page import markdown
 from benchmarks.ranking.picks import SEARCHES, search_all
 from benchmarks.ranking.supernets import WAYS, rank
-from benchmarks.ranking.trends import fit_halves, fit_trends
+from benchmarks.ranking.trends import fit_trends
 from benchmarks.search_results import Results
 
 HERE = Path(__file__).resolve().parent
-STEPS = ("labels", "supernets", "trends", "halves", "picks", "page")
+STEPS = ("labels", "supernets", "trends", "picks", "page")
 
 
 def main() -> None:
     """Do what is missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("steps", nargs="*", choices=STEPS, default=list(STEPS[:-1]))
+    parser.add_argument("steps", nargs="*", choices=STEPS, default=["labels", "supernets", "trends", "picks"])
     parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
     parser.add_argument("--label-seeds", type=int, default=2, help="trainings of each width (%(default)s)")
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY")
@@ -51,8 +50,6 @@ def main() -> None:
             rank(results, task(name), options.ways, range(options.seeds)[first::step], options.cache)
         if "trends" in options.steps:
             fit_trends(results, task(name), range(options.seeds)[first::step], options.cache)
-        if "halves" in options.steps:
-            fit_halves(results, task(name), range(options.seeds)[first::step], options.cache)
         if "picks" in options.steps:
             search_all(results, task(name), options.searches, range(options.seeds)[first::step], options.cache)
     (ROOT / "docs" / "ranking.md").write_text(markdown(results), encoding="utf-8")

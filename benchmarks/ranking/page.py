@@ -11,7 +11,6 @@ from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_WIDTHS, T
 from benchmarks.ranking.picks import BUDGET, NUM_SCORED, REFERENCE, SEARCHES, without_supernet
 from benchmarks.ranking.ranking import (
     KINDS,
-    LINE,
     PRIMARY,
     SCORES,
     Measured,
@@ -22,7 +21,7 @@ from benchmarks.ranking.ranking import (
 )
 from benchmarks.ranking.sides import CENTRE, Sides, sides, sides_of
 from benchmarks.ranking.supernets import EPOCHS, FULL_EPOCHS, NUM_VALIDATION, WAYS
-from benchmarks.ranking.trends import FITS, NUM_HALVED, NUM_SAMPLES
+from benchmarks.ranking.trends import NUM_SAMPLES
 from benchmarks.search_results import Results
 
 from cafenet.pairing import PairedDifference, compare_paired
@@ -60,9 +59,8 @@ mean over two seeds (0 and 1; supernets of these seeds begin with the same rando
   Random candidates, r=2, bilateral and the sandwich rule were measured later, with full networks that were trained
   anew: they have the seed in common with the others, and no more.
 - It scores every width by its best candidate on {NUM_VALIDATION:,} validation images, batch norm recalibrated. Widths
-  are ranked by accuracy, by loss, or by the *trend* of either: a curve is fitted for each group, and the slopes of the
-  lines through these say what its logarithm is worth. The default search follows the trend of accuracies. A *straight
-  trend* is a line without curves, as the default was before.
+  are ranked by accuracy, by loss, or by the *trend* of either: the line that is fitted over the logarithms of the
+  groups' shares. The default search follows the trend of accuracies.
 - Tau is Kendall's, over all pairs of widths or over those whose FLOPs differ by no more than 3% of the full network's,
   as in a search for one budget. Regret is the best label minus that of the width with the highest score, in points.
 - The primary metric, named before the first run, is {PRIMARY}. Differences are paired by seed, with 95% intervals,
@@ -76,12 +74,7 @@ Which widths a trend should be fitted to (`python -m benchmarks.ranking trends`)
 default search draws them, the logarithms of their groups' shares this far apart, scored by supernets of the fixed
 pattern; the trend then ranks the labelled widths, which it has not seen. The labelled widths lie far apart themselves.
 The default search draws widths 0.3 apart all the same, since losses of widths 0.7 apart did not lead it to better
-networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*). These trends were fitted by revision
-36f0a63, to lines."""
-HALVES = """\
-How steady a trend is (`python -m benchmarks.ranking halves`): widths drawn and scored as by a search, cut in halves at
-random. Standard deviation of a group's worth between such halves, as a share of the mean worth, by how many widths it
-is fitted to: mean and standard deviation over supernets of the fixed pattern."""
+networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*)."""
 PICKS = f"""\
 Whole searches at {BUDGET} of FLOPs (`python -m benchmarks.ranking picks`), {NUM_SCORED} widths scored, all of a seed
 from the same full network. What a search finds has no label, so it is judged by a line: the fit of the labels of all
@@ -89,8 +82,8 @@ widths over the logarithms of the groups' widths; labels far from the line, of l
 (`benchmarks/ranking/law.py`). A trend has the same form as the line, so the line favours it before other searches, and
 trainings of what it finds do not bear all of that out ([Ablations](ablations.md)).
 Two stages share the epochs of one training, the second goes on with the first one's weights; they share the number of
-scored widths, too, or have as many in each. These searches are of revision 36db0cc: trends were lines, and the best
-width of one was sought by exchanges between two groups alone."""
+scored widths, too, as is the default, or have as many in each. These searches are of revision 36db0cc, where the best
+width of a trend was sought by exchanges between two groups alone."""
 SIDES = f"""\
 Why single scores rank worse than their trend: points of accuracy for each unit of a group's logarithm, below and above
 {CENTRE:.0%} of its channels, about which supernets are trained. A line with a bend there in every group, fitted to the
@@ -145,8 +138,7 @@ def _network(results: Results, work: Task) -> list[str]:
         lines += ["", f"Ranked by {score}:", "", *_head("supernet", "seeds", *KINDS)]
         lines += [_row(name, _means(measured[name], score)) for name in WAYS if name in measured]
     lines += [*_questions(measured), *_ways_to_rank(measured), *_sides(rows, work, known)]
-    lines += [*_halves(results, work), *_trends(results, work, known)]
-    lines += _picks(results, work, known)
+    lines += [*_trends(results, work, known), *_picks(results, work, known)]
     return [*lines, *_earlier(results, work, known)]
 
 
@@ -202,7 +194,7 @@ def _questions(measured: Measured) -> list[str]:
 
 def _ways_to_rank(measured: Measured) -> list[str]:
     """The same supernets, ranked in two ways."""
-    pairs = (("loss", "accuracy"), (DEFAULT, "accuracy"), (DEFAULT, LINE), ("trend of losses", DEFAULT))
+    pairs = (("loss", "accuracy"), (DEFAULT, "accuracy"), ("trend of losses", DEFAULT))
     lines = ["", "Ways to rank compared, on the same supernets:", ""]
     lines += _head("difference", "supernet", "seeds", *KINDS)
     for first, second in pairs:
@@ -229,11 +221,12 @@ def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
         lines.append(_row(group.name, [*cells, *scores]))
     below, above = (float(np.corrcoef(np.mean(side, axis=0), law)[0, 1]) for side in _both_sides(found))
     errors = [np.mean([getattr(each, name) for each in found]) for name in ("error_of_line", "error")]
-    steeper = np.mean([side.below.mean() for side in found]) / law.mean()
+    narrow, wide = (float(np.mean(side)) for side in _both_sides(found))
     return [
         *lines,
         "",
-        f"Scores fall {steeper:.1f} times as steeply as labels on the narrow side and do not rise on the wide one: a "
+        f"On average, scores fall {narrow / law.mean():.1f} times as steeply as the line of the labels on the narrow "
+        f"side, and on the wide one they change by {wide:+.1f} where labels change by {labels.above.mean():+.1f}: a "
         "supernet serves the widths best that it was trained on. "
         f"With the line of the labels, slopes below the centre correlate by {below:.2f} over the groups, those above "
         f"by {above:.2f}. A line over all scores leaves {errors[0]:.1f} points, one with bends {errors[1]:.1f}.",
@@ -242,18 +235,6 @@ def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
 
 def _both_sides(found: list[Sides]) -> list[list[FloatArray]]:
     return [[each.below for each in found], [each.above for each in found]]
-
-
-def _halves(results: Results, work: Task) -> list[str]:
-    """Worths fitted to halves of a search's widths."""
-    seeds = list(results.rows(f"halves {work.name}").values())
-    if not seeds:
-        return []
-    lines = ["", HALVES, "", *_head("fitted", "seeds", *(f"to {num // 2} widths" for num in NUM_HALVED))]
-    for name in FITS:
-        cells = (_spread([row[f"{name}, {num}"] for row in seeds], 2) for num in NUM_HALVED)
-        lines.append(_row(name, [str(len(seeds)), *cells]))
-    return lines
 
 
 def _trends(results: Results, work: Task, known: Truth) -> list[str]:

@@ -24,6 +24,8 @@ from cafenet.searching.optimum import best_of_trend
 
 BUDGET = "50%"
 NUM_SCORED = 200
+TWICE = 2.0
+"""From uniform widths."""
 REFERENCE = "trend, one stage"
 """What the others are compared with."""
 BEST_OF_LINE = "the best of the line within twice of uniform widths"
@@ -39,12 +41,12 @@ class Way:
 
 TWO = cafenet.StagesConfig(2, alpha=1.0, carry_weights=True)
 SEARCHES = {
-    REFERENCE: Way(cafenet.Trend(NUM_SCORED)),
-    "trend, one stage, widths 0.7 apart": Way(cafenet.Trend(NUM_SCORED, spread=0.7)),
-    "trend, one stage, widths 1.0 apart": Way(cafenet.Trend(NUM_SCORED, spread=1.0)),
+    REFERENCE: Way(cafenet.Trend(NUM_SCORED, farthest=TWICE)),
+    "trend, one stage, widths 0.7 apart": Way(cafenet.Trend(NUM_SCORED, spread=0.7, farthest=TWICE)),
+    "trend, one stage, widths 1.0 apart": Way(cafenet.Trend(NUM_SCORED, spread=1.0, farthest=TWICE)),
     "trend, one stage, four times from uniform": Way(cafenet.Trend(NUM_SCORED, farthest=4.0)),
-    "trend, two stages": Way(cafenet.Trend(NUM_SCORED // 2), TWO),
-    "trend, two stages, as many widths in each": Way(cafenet.Trend(NUM_SCORED), TWO),
+    "trend, two stages": Way(cafenet.Trend(NUM_SCORED), TWO),
+    "trend, two stages, as many widths in each": Way(cafenet.Trend(2 * NUM_SCORED), TWO),
     "evolution, one stage": Way(cafenet.Evolution(population=20, iterations=NUM_SCORED // 20)),
     "random, one stage": Way(cafenet.RandomSearch(NUM_SCORED)),
 }
@@ -81,10 +83,10 @@ def found(task: Task, trained: nn.Module, way: Way, seed: int, place: Path) -> l
 
 
 def without_supernet(task: Task, law: Law) -> dict[str, list[int]]:
-    """Uniform widths, and the best of the line within the distance that a trend goes by default, twice."""
+    """Uniform widths, and the best of the line within the distance that a stage of two goes by default."""
     costs: dict[str, Any] = {"flops": task.space.flops, "params": task.space.params}
     feasible = Feasible(task.bins, costs, parse_budget(BUDGET, task.space))
     uniform = feasible.fill(feasible.uniform(), np.random.default_rng(0), low=0.99, n=1)[0]
-    best = best_of_trend(feasible, law.worths, cafenet.Trend().farthest)[0]
+    best = best_of_trend(feasible, law.worths, TWICE)[0]
     rows = {"uniform widths": uniform, BEST_OF_LINE: best}
     return {name: task.bins.widths(row).tolist() for name, row in rows.items()}

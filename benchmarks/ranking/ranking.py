@@ -11,13 +11,11 @@ from scipy.stats import kendalltau
 from cafenet.bins import IntArray
 from cafenet.pairing import PairedDifference, compare_paired
 from cafenet.scoring import FloatArray
-from cafenet.searching.worths import fit_worths
+from cafenet.searching.trend import fit_worths
 
 SCORES = ("accuracy", "loss", "trend of accuracies", "trend of losses")
 """What widths are ranked by; the trend of the accuracies is what the default search settles on."""
 KINDS = ("tau", "tau at equal FLOPs", "regret", "regret at equal FLOPs")
-LINE = "straight trend of accuracies"
-"""A line in place of curves, for comparison."""
 PRIMARY = "tau by accuracy"
 """Named before the first supernet was trained."""
 Measured: TypeAlias = dict[str, dict[str, dict[str, float]]]
@@ -71,19 +69,11 @@ def _reliability(labels: dict[str, dict[str, float]], seeds: Sequence[str]) -> f
 def measures(row: dict[str, Any], known: Truth) -> dict[str, float]:
     """Of one supernet: how it ranks, and how far its pick is from the best width."""
     accuracy, loss = (np.array(row[name])[known.numbers] for name in ("accuracy", "loss"))
-    trends = [known.logarithms @ fit_worths(known.logarithms, each)[0] for each in (accuracy, -loss)]
-    line = known.logarithms @ fit_line(known.logarithms, accuracy)
+    trends = [known.logarithms @ fit_worths(known.logarithms, each) for each in (accuracy, -loss)]
     found = {}
-    for name, scores in zip((*SCORES, LINE), (accuracy, -loss, *trends, line), strict=True):
+    for name, scores in zip(SCORES, (accuracy, -loss, *trends), strict=True):
         found |= {f"{kind} by {name}": value for kind, value in measures_of(scores, known).items()}
     return found
-
-
-def fit_line(logarithms: FloatArray, values: FloatArray) -> FloatArray:
-    """What each group is worth by a line, by least squares."""
-    centred = logarithms - logarithms.mean(axis=0)
-    slopes: FloatArray = np.linalg.lstsq(centred, values - values.mean(), rcond=None)[0]
-    return slopes
 
 
 def measures_of(scores: FloatArray, known: Truth) -> dict[str, float]:

@@ -197,7 +197,7 @@ def _entry(found: StagesResult) -> dict[str, Any]:
 def _check(job: Job, space: WidthSpace, plan: Sequence[Stage]) -> None:
     """What a stage's search would refuse, before a supernet is trained for it; latency is measured later."""
     if isinstance(job.algorithm, type) or not all(hasattr(job.algorithm, name) for name in ("name", "proposals")):
-        raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=200), but is {job.algorithm!r}")
+        raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=300), but is {job.algorithm!r}")
     for stage in plan:
         check_feasible(space, job, stage)
     metric = metric_by_name(job.metric) if isinstance(job.metric, str) else job.metric

@@ -130,14 +130,12 @@ def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, co
 def plan_jobs(job: Job, config: StagesConfig) -> list[Job]:
     """What each stage does: the same, or with carried weights its part of one training.
 
-    A search by trend goes its part of the way in each, twice from uniform widths where it may go four times in two. The
-    full network is trained first in the first stage alone; a later one begins with trained weights, whose channels
-    it sorts. Smallest example: of 30 epochs in 2 stages, 0.3 for the full network, the first has 9 + 10.5 and the
-    second 10.5.
+    A search by trend does its part in each. The full network is trained first in the first stage alone; a later one
+    begins with trained weights, whose channels it sorts. Smallest example: of 30 epochs in 2 stages, 0.3 for the full
+    network, the first has 9 + 10.5 and the second 10.5.
     """
     if isinstance(job.algorithm, Trend):
-        farthest = job.algorithm.farthest ** (1 / config.num_stages)
-        job = replace(job, algorithm=replace(job.algorithm, farthest=farthest))
+        job = replace(job, algorithm=job.algorithm.of_stages(config.num_stages))
     if config.num_stages == 1 or not config.carry_weights:
         return [job] * config.num_stages
     full_share = _FULL_SHARE if job.training.full_share is None else job.training.full_share

@@ -286,10 +286,9 @@ def test_efficientnet_at_its_own_flops_is_searched_in_a_wider_one():
 def test_small_recipes_are_small(name: str):
     load, recipe = workload(name), shipped(name)
     assert load.space.flops() < 6.5e6
-    (algorithm,) = recipe.search.algorithms
-    numbers = {"trend": recipe.search.trend.num_widths(load.feasible(load.budgets[0]))}
-    numbers["evolution"] = recipe.search.evolution.population * recipe.search.evolution.iterations
-    assert numbers[algorithm] <= 300
+    scored = {"trend": recipe.search.trend.samples}
+    scored["evolution"] = recipe.search.evolution.population * recipe.search.evolution.iterations
+    assert [scored[algorithm] for algorithm in recipe.search.algorithms] == [300]
     assert recipe.data.num_train is not None
     assert 1000 <= round(recipe.data.num_train * recipe.data.validation_share) <= 2500
     assert recipe.search.scoring.calibration_size < 1000

@@ -9,8 +9,7 @@ from cafenet.errors import ScoringError
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.optimum import best_of_trend
-from cafenet.searching.trend import Trend, sample_balanced
-from cafenet.searching.worths import fit_worths
+from cafenet.searching.trend import Trend, fit_worths, sample_balanced
 
 WORTHS = np.array([2.0, 1.0, 0.5, 1.5])
 
@@ -81,10 +80,10 @@ def test_scored_widths_use_parts_of_the_budget_and_lie_about_one_share():
 def test_worths_are_found_and_never_far_below_the_mean():
     rng = np.random.default_rng(0)
     logarithms = rng.standard_normal((500, 4))
-    found, _ = fit_worths(logarithms, 3 + logarithms @ WORTHS + 0.01 * rng.standard_normal(500))
-    assert found == pytest.approx(WORTHS, rel=0.03)
-    odd, _ = fit_worths(logarithms, logarithms @ np.array([2.0, 1.0, -1.0, 2.0]))
-    assert odd[2] == pytest.approx(0.1 * 5 / 4, rel=0.1)
+    found = fit_worths(logarithms, 3 + logarithms @ WORTHS + 0.01 * rng.standard_normal(500))
+    assert found == pytest.approx(WORTHS / 1.05, rel=0.05)  # a ridge of 5%
+    odd = fit_worths(logarithms, logarithms @ np.array([2.0, 1.0, -1.0, 2.0]))
+    assert odd[2] == pytest.approx(0.1 * 4 / 4 / 1.05, rel=0.1)
 
 
 @pytest.mark.parametrize("value", [lambda taken: -law(taken), lambda taken: np.zeros(len(taken))])
@@ -132,13 +131,6 @@ def test_scores_on_the_way_say_how_far_the_fit_is_right():
     assert settled(Trend(spread=0.05), space, easy)[0].tolist() == [35, 5]
     assert settled(Trend(spread=0.05, farthest=2.0), space, easy)[0].tolist() == [30, 10]
     assert settled(Trend(spread=0.05, farthest=1.0), space, easy)[0].tolist() == [20, 20]
-
-
-@pytest.mark.parametrize(("num_groups", "num_scored"), [(10, 150), (25, 150), (30, 180)])
-def test_how_many_widths_are_scored_by_default(num_groups, num_scored):
-    space = feasible([64] * num_groups, 40 * num_groups)
-    assert len(next(Trend().proposals(space, np.random.default_rng(0))).taken) == num_scored
-    assert Trend().num_widths(space) == num_scored + 5  # and some on the way
 
 
 def test_where_only_the_smallest_subnet_fits_it_is_scored():
