@@ -3,7 +3,8 @@
     python -m benchmarks.peers --network vgg --seeds 3          # some hours on one core in all
     python -m benchmarks.peers --shard 0/2                      # half of the cells, beside another process with 1/2
     python -m benchmarks.peers --trainings 2                    # every network that was found trained once more
-    python -m benchmarks.peers --long --methods CafeNet-T       # from the weights found, as long as from scratch
+    python -m benchmarks.peers --long --percents 25 --methods CafeNet-T   # from the weights found, as long as from
+                                                                          # scratch; at 50 the other number of stages
     python -m benchmarks.peers --quick --output build/peers.json
 
 Two protocols: the slim network trained from scratch (fresh weights, 20 epochs), and fine-tuned from what the tool gives

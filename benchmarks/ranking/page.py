@@ -225,7 +225,7 @@ def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
     return [
         *lines,
         "",
-        f"On average, scores fall {narrow / law.mean():.1f} times as steeply as the line of the labels on the narrow "
+        f"On average, scores fall {narrow / labels.below.mean():.1f} times as steeply as labels on the narrow "
         f"side, and on the wide one they change by {wide:+.1f} where labels change by {labels.above.mean():+.1f}: a "
         "supernet serves the widths best that it was trained on. "
         f"With the line of the labels, slopes below the centre correlate by {below:.2f} over the groups, those above "

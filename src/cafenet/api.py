@@ -94,8 +94,8 @@ def search(
     training: of the supernet. retrain: of the slim model; None keeps the supernet's weights. start: what that training
     begins with, the supernet's weights, which gets farther in as many epochs, or fresh ones, as in the paper.
     stages: by default two that share the supernet's epochs; the first searches for a budget half-way to the one asked
-    for, and the second goes on from there. With start="scratch" and a budget of half or more it is one. The directory
-    of an earlier search keeps the stages of that one.
+    for, and the second goes on from there. With start="scratch", also without `retrain`, and a budget of half or more
+    it is one. The directory of an earlier search keeps the stages of that one.
     directory: where checkpoints, scores and results go; a second call with the same one continues the first, and
     `cafenet report` makes a page of it.
     The model itself is not changed.

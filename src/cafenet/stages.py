@@ -38,8 +38,8 @@ from cafenet.trace import trace
 from cafenet.train import TrainConfig, part_of, train_supernet
 
 _MOST_SHARES = (0.2, 0.9)
-_HALF = 0.4999
-"""Of a cost, whatever a budget such as 0.5 * 1.1M is rounded to."""
+_ABOUT_HALF = 0.48
+"""Of a cost: 150M are meant as half of 300.8M, too."""
 _FULL_SHARE = 0.3
 """Of the epochs, for the full network first, where a training does not say."""
 
@@ -66,11 +66,11 @@ class StagesConfig:
 def stages_for(budget: Budget, full_costs: Mapping[str, float], start: str) -> StagesConfig:
     """The number of stages that was best where it was measured (docs/peers.md).
 
-    Two that share one training, but one where the slim model is trained from scratch and no cost is cut by more than
-    half.
+    Two that share one training, but one where the slim model is trained from scratch and no cost is cut to less than
+    about half.
     """
     share = min(cap.limit / full_costs[cap.cost] for cap in budget.caps)
-    is_one = start == "scratch" and share >= _HALF
+    is_one = start == "scratch" and share >= _ABOUT_HALF
     return StagesConfig() if is_one else StagesConfig(num_stages=2, alpha=1.0, carry_weights=True)
 
 
