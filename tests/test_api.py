@@ -118,7 +118,10 @@ def test_a_retrained_model_starts_from_the_supernet(tmp_path):
     ("start", "budget", "num_stages"), [("scratch", "50%", 1), ("scratch", "45%", 2), ("supernet", "70%", 2)]
 )
 def test_the_number_of_stages_follows_the_start_and_the_budget(start, budget, num_stages, tmp_path):
-    found(start=start, budget=budget, directory=tmp_path)
+    answer = found(start=start, budget=budget, directory=tmp_path)
+    assert len(list(tmp_path.glob("stage-*"))) == num_stages
+    for again in ("scratch", "supernet"):  # the directory keeps its stages
+        assert found(start=again, budget=budget, directory=tmp_path).result == answer.result
     assert len(list(tmp_path.glob("stage-*"))) == num_stages
 
 
