@@ -33,9 +33,10 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
 - {OURS} is the default of `cafenet.search` with `start="scratch"`: one stage at 50%, two at 25%. Where the slim network
   goes on from the supernet's weights, the default is two stages at 50%, too: *other number of stages* there. So the
   fine-tuned networks of that row are compared with those of the others. At 25% it is one stage.
-- Searches of the seeds 0 to 2 are of revision 36db0cc or before, but for {OURS} on the MobileNetV2 at 50% and *two
-  stages of 300 widths*: there, the best width of a trend was sought by exchanges between two groups alone. Seeds from
-  3 on were added for {OURS} and FastNAS, since three did not decide between them.
+- Trends of the seeds 0 to 2 are of revision 36db0cc or before, but for {OURS} on the MobileNetV2 at 50% and *two stages
+  of 300 widths*: there, the best width of a trend was sought by exchanges between two groups alone.
+- Seeds from 3 on were added for {OURS} and FastNAS, one after another, since three did not decide between them; the
+  differences were looked at in between, which makes intervals a little too narrow.
 - Search time is the median of CPU time on one core, without searches that were interrupted or that found the scores of
   another one; a supernet that several searches share is counted where it was trained.
 - Mean and standard deviation over seeds. Differences are paired, with 95% intervals, bold where they do not hold zero;
@@ -53,8 +54,8 @@ WHY = """
   the start. (Without the MobileNetV2, whose one stage was searched by a later revision, the former is still clear, the
   latter not.) At 25%, nothing is clear between one stage and two that go as far in all; two are clearly ahead of one
   that goes twice, from the supernet's weights. So the default follows the budget and what the slim network begins with.
-- {ours} and FastNAS find networks of much the same kind on the ResNet: full trunks, and blocks that are narrow inside.
-  On the VGG, {ours} keeps the first layers whole, which FastNAS narrows.
+- At 50%, {ours} and FastNAS find networks of much the same kind on the ResNet: trunks that are nearly full, and blocks
+  that are narrow inside. On the VGG, {ours} keeps the first two layers whole, which FastNAS narrows.
 - Trainings are noisy, so networks that were found were trained again where the table shows more trainings than seeds
   (`--trainings`). Random at 25%, AutoSlim-style and Torch-Pruning without sparse training have one each, and a lucky
   one weighs more.
