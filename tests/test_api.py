@@ -176,7 +176,7 @@ def test_a_second_call_continues_the_first(tmp_path):
     unasked = Interrupted()
     again = found(metric=unasked, retrain=retrain, directory=str(tmp_path))
     assert_same_state(again.model, whole.model)
-    assert unasked.num_asked == 1  # whether it fits, before anything else
+    assert unasked.num_asked == 3  # whether it fits, before anything else and for each stage; nothing is scored
     assert (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
 
 
@@ -190,6 +190,17 @@ def test_other_options_of_the_search_start_it_again(tmp_path):
     assert '"samples": 9' in (tmp_path / "search.json").read_text()
     with pytest.raises(StoreError, match="scoring"):
         found(algorithm=RandomSearch(samples=9), directory=tmp_path, scoring=ScoringConfig(calibration_size=40))
+
+
+def test_results_of_another_supernet_or_of_other_data_are_not_taken(tmp_path):
+    """A supernet that was removed and trained in another way is not cut as the old one's scores say."""
+    found(directory=tmp_path, stages=StagesConfig(1))
+    with pytest.raises(StoreError, match="validation was"):
+        found(directory=tmp_path, stages=StagesConfig(1), val=data(64, 5))
+    for checkpoint in tmp_path.rglob("*.pt"):
+        checkpoint.unlink()
+    with pytest.raises(StoreError, match=r"weights was .*; use another directory"):
+        found(directory=tmp_path, stages=StagesConfig(1), training=config(lr=0.3))
 
 
 def test_a_stage_that_begins_with_other_widths_than_before_has_a_place_of_its_own(tmp_path):
@@ -332,6 +343,60 @@ def test_loaders_loss_and_metric_of_the_users_own(tmp_path):
     assert answer.result.algorithm == "random"
 
 
+class ByNumber:
+    """A length and examples by number, which is all that a DataLoader asks for."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getitem__(self, index):
+        return self.dataset[index]
+
+
+@pytest.mark.parametrize("kind", [ByNumber, list])
+def test_examples_that_are_no_dataset(kind):
+    expected = found()
+    assert found(train=kind(TRAIN), val=kind(VAL)).result == expected.result
+    attributes = [(image, torch.eye(4)[label]) for image, label in TRAIN]
+    validation = DataLoader([(image, torch.eye(4)[label]) for image, label in VAL])
+    assert found(train=kind(attributes), val=validation, loss="bce").result.score > 0
+
+
+def test_class_probabilities_are_scored_as_classes():
+    """What is learned with cross entropy is no list of attributes."""
+    images, labels = TRAIN.tensors
+    soft = torch.utils.data.TensorDataset(images, torch.eye(4)[labels])
+    validation = torch.utils.data.TensorDataset(VAL.tensors[0], torch.eye(4)[VAL.tensors[1]])
+    expected, answer = found(), found(train=soft, val=validation)
+    assert answer.result.score == expected.result.score
+    accuracy = cafenet.evaluate(answer.model, VAL)
+    assert cafenet.evaluate(answer.model, validation, loss="cross_entropy") == accuracy
+    assert "per_attribute" in cafenet.evaluate(answer.model, validation)
+
+
+def test_numbers_of_numpy_among_the_options(tmp_path):
+    optimizer = cafenet.OptimizerConfig(lr=np.float32(0.1), weight_decay=np.float64(1e-4))
+    options = {
+        "training": config(seed=np.int64(3), epochs=np.float64(2), optimizer=optimizer),
+        "stages": StagesConfig(np.int64(2), np.float64(1.0), carry_weights=True),
+        "settings": SearchConfig(seed=np.int64(1), num_finalists=np.int64(2)),
+        "scoring": ScoringConfig(calibration_size=np.int64(48), batch_size=np.int64(16), min_examples=16),
+        "directory": tmp_path,
+    }
+    first = found(**options)
+    assert found(**options).result == first.result
+    assert found(**{**options, "stages": None}).result == first.result
+
+
+def test_one_channel_everywhere_can_be_trained_on():
+    narrow = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 4))
+    answer = found(narrow, "30%", retrain=config(epochs=1))
+    assert dict(answer.result.widths) == {"0": 1}
+
+
 def test_other_budgets():
     space = traced(built())
     answer = found(budget="60% params")
@@ -356,6 +421,13 @@ def test_layers_can_be_frozen():
     [
         ({"budget": "1%"}, BudgetError, "smallest subnet"),
         ({"budget": "half"}, BudgetError, "must be a number with its unit, but got 'half'"),
+        ({"budget": 0.5}, BudgetError, 'must be a text, but is 0.5; write "50%"'),
+        ({"budget": "0.000001ms"}, BudgetError, "smallest subnet"),
+        (
+            {"val": [(torch.zeros(3, 4, 4), torch.zeros(4))]},
+            ScoringError,
+            "must take the inputs of the validation data",
+        ),
         ({"val": []}, ScoringError, "validation data must hold at least one example"),
         ({"metric": "acuracy"}, ScoringError, "metric must be"),
         ({"loss": "mse"}, CafeNetError, "loss must be"),

@@ -307,3 +307,9 @@ def test_attention_is_drawn_anew():
     model = nn.MultiheadAttention(4, 2)
     nn.init.zeros_(model.in_proj_weight)
     assert initialised(model, 0).in_proj_weight.all()
+
+
+def test_a_model_in_which_nothing_may_vary():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 4))
+    trained = train_model(model, torch.zeros(1, 3, 4, 4), data(), config(epochs=2, lr=0.1), quiet=True)
+    assert not torch.equal(trained[1].weight, model[1].weight)

@@ -11,19 +11,22 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.atomic import write_json
 from cafenet.calling import call_arguments, training_mode, unwrap
 from cafenet.description import describe_space
-from cafenet.errors import BudgetError, TrainingError
+from cafenet.errors import BudgetError, ScoringError, TrainingError
 from cafenet.examples import Data, hold_examples
+from cafenet.feed import as_dataset
 from cafenet.metrics import Metric, is_per_example, metric_by_name, metric_name
+from cafenet.plain import plain_numbers
 from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import check_plain_training, initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import METHODS, Algorithm
-from cafenet.searching.budget import parse_budget
+from cafenet.searching.budget import Budget, parse_budget
 from cafenet.searching.latency import LatencySettings, measure_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.trend import Trend
@@ -102,18 +105,18 @@ def search(
     """
     if start not in ("supernet", "scratch"):
         raise TrainingError(f"start must be supernet or scratch, but is {start!r}")
-    model = unwrap(model)
+    model, train, retrain, stages = unwrap(model), as_dataset(train), plain_numbers(retrain), plain_numbers(stages)
     job = Job(
         train=train,
         validation=list(val) if isinstance(val, Iterator) else val,  # every stage reads them
         loss=loss,
         metric=metric,
-        supernet=supernet or SupernetConfig(),
-        training=training or TrainConfig(),
-        algorithm=algorithm or Trend(),
-        search=settings or SearchConfig(),
-        scoring=scoring or ScoringConfig(),
-        latency=latency or LatencySettings(),
+        supernet=plain_numbers(supernet) or SupernetConfig(),
+        training=plain_numbers(training) or TrainConfig(),
+        algorithm=plain_numbers(algorithm) or Trend(),
+        search=plain_numbers(settings) or SearchConfig(),
+        scoring=plain_numbers(scoring) or ScoringConfig(),
+        latency=plain_numbers(latency) or LatencySettings(),
         freeze=freeze,
         quiet=quiet,
     )
@@ -124,11 +127,12 @@ def search(
     if any(cap.cost == "latency_ms" for cap in parsed.caps):
         full["latency_ms"] = measure()
     stages = stages or _stages_before(directory) or stages_for(parsed, full, start)
-    _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages))
     check_training(job.training, train, next(model.parameters()).device, loss)
     if retrain is not None:
         check_training(retrain, train, next(model.parameters()).device, loss)
         check_plain_training(retrain)
+    _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages))
+    _check_latency(job, space, parsed, example_inputs)
     with _place(directory) as place:
         if not (place / "search.json").exists():  # else once the checkpoint has not refused the options
             _describe(model, space, job, budget, stages, place)
@@ -195,18 +199,44 @@ def _entry(found: StagesResult) -> dict[str, Any]:
 
 
 def _check(job: Job, space: WidthSpace, plan: Sequence[Stage]) -> None:
-    """What a stage's search would refuse, before a supernet is trained for it; latency is measured later."""
+    """What a stage's search would refuse, before a supernet is trained for it."""
     if isinstance(job.algorithm, type) or not all(hasattr(job.algorithm, name) for name in ("name", "proposals")):
         raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=300), but is {job.algorithm!r}")
     for stage in plan:
         check_feasible(space, job, stage)
-    metric = metric_by_name(job.metric) if isinstance(job.metric, str) else job.metric
-    device = next(space.model.parameters()).device
-    held = hold_examples(job.validation, "validation data", num_examples=_FEW, device=device)
-    (inputs, target), size = held.batch, held.size
-    args, kwargs = call_arguments(inputs)
-    with training_mode(space.model, False), torch.no_grad():
-        is_per_example(metric, space.model(*args, **kwargs), target, size)
+    metric = metric_by_name(job.metric, job.loss) if isinstance(job.metric, str) else job.metric
+    _few_outputs(space.model, job.train, "training data")
+    output, target, size = _few_outputs(space.model, job.validation, "validation data")
+    is_per_example(metric, output, target, size)
+
+
+def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int]:
+    """What the model says of a few examples, read as scoring reads them, with their targets and number."""
+    held = hold_examples(data, name, num_examples=_FEW, device=next(model.parameters()).device)
+    args, kwargs = call_arguments(held.batch[0])
+    try:
+        with training_mode(model, False), torch.no_grad():
+            return model(*args, **kwargs), held.batch[1], held.size
+    except (RuntimeError, ValueError, TypeError) as error:
+        shapes = [list(leaf.shape) for leaf in tree_leaves(held.batch[0]) if isinstance(leaf, torch.Tensor)]
+        raise ScoringError(
+            f"the model must take the inputs of the {name}, which are {shapes} for {held.size} examples, but: "
+            f"{str(error).splitlines()[0]}; a list must hold batches, or examples whose target is one number"
+        ) from error
+
+
+def _check_latency(job: Job, space: WidthSpace, budget: Budget, example_inputs: Any) -> None:
+    """The smallest subnet must keep a cap on latency."""
+    bins = build_bins(space, job.supernet)
+    for cap in budget.caps:
+        if cap.cost == "latency_ms":
+            smallest = space.extract(bins.widths(bins.num_bins * 0 + 1).tolist())
+            measured = measure_latency(smallest, example_inputs, job.latency)
+            if measured > cap.limit:
+                raise BudgetError(
+                    f"`budget >= smallest subnet` must hold, but {budget.text!r} allows {cap} and the smallest subnet "
+                    f"takes {measured:.3g} ms; raise the budget or lower min_width"
+                )
 
 
 @contextmanager

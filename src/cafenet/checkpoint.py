@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from cafenet.errors import CheckpointError
+from cafenet.plain import plain_numbers
 
 FORMAT = "cafenet-checkpoint"
 FORMAT_VERSION = 1
@@ -18,7 +19,7 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({"format": FORMAT, "format_version": FORMAT_VERSION, **content}, temporary)
+        torch.save({"format": FORMAT, "format_version": FORMAT_VERSION, **plain_numbers(content)}, temporary)
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
         reason = "the disk may be full" if "inline_container" in str(error) else error  # what torch calls its file

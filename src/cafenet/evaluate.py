@@ -1,20 +1,28 @@
 """How good a finished model is on data that it has never seen."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from cafenet.calling import call_arguments, training_mode
 from cafenet.errors import ScoringError
 from cafenet.examples import Data
+from cafenet.feed import is_map_style
+from cafenet.supernet import LossFunction
 
 
-def evaluate(model: nn.Module, data: Data) -> dict[str, Any]:
+def evaluate(model: nn.Module, data: Data, *, loss: str | LossFunction | None = None) -> dict[str, Any]:
     """Accuracy on all examples, as shares: `accuracy` and `top5` of class scores (with more than 5 classes), or the
-    mean over attributes and `per_attribute` of multi-label targets; and `num_examples`."""
+    mean over attributes and `per_attribute` of multi-label targets; and `num_examples`.
+
+    loss: what the model learned; with "cross_entropy", targets of two dimensions are class probabilities.
+    """
     outputs, targets = predictions(model, data)
+    if targets.ndim == 2 and loss == "cross_entropy":
+        targets = targets.argmax(dim=1)
     if targets.ndim == 2:
         right = ((outputs > 0) == (targets > 0.5)).double()
         return {
@@ -31,12 +39,12 @@ def evaluate(model: nn.Module, data: Data) -> dict[str, Any]:
 
 def predictions(model: nn.Module, data: Data) -> tuple[Tensor, Tensor]:
     """All outputs and targets, in order, on the CPU; the model is left in the mode it was in."""
-    if not isinstance(data, Iterable):
-        data = torch.utils.data.DataLoader(data, batch_size=256)
+    is_batches = isinstance(data, Iterable) and not is_map_style(data)
+    batches = data if is_batches else DataLoader(cast("Dataset[Any]", data), batch_size=256)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     outputs, targets = [], []
     with torch.no_grad(), training_mode(model, False):
-        for inputs, target in data:
+        for inputs, target in cast("Iterable[Any]", batches):
             args, kwargs = call_arguments(torch.utils._pytree.tree_map(lambda leaf: _moved(leaf, device), inputs))
             outputs.append(model(*args, **kwargs).cpu())
             targets.append(target.cpu())

@@ -22,8 +22,8 @@ from torch.utils.data import (
 
 from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
-from cafenet.feed import SeededBatches, takes_all
-from cafenet.supernet import Batch, part_of
+from cafenet.feed import SeededBatches, is_map_style, takes_all
+from cafenet.supernet import Batch, has_rows, is_texts, part_of
 
 Data: TypeAlias = Dataset[Any] | DataLoader[Any] | Iterable[Batch]
 """A data set, a loader, or batches: pairs of inputs and targets."""
@@ -91,8 +91,8 @@ def in_content_order(examples: Examples) -> Examples:
     So a part of them is a fair sample however the user sorted them, by class for instance.
     """
     order = torch.from_numpy(np.argsort(np.array(_keys(examples.batch, examples.size)), kind="stable"))
-    leaves, spec = tree_flatten(examples.batch)
-    sorted_leaves = [leaf[order.to(leaf.device)] if _is_batched(leaf, examples.size) else leaf for leaf in leaves]
+    leaves, spec = tree_flatten(examples.batch, is_leaf=is_texts)
+    sorted_leaves = [_rows(leaf, order) if has_rows(leaf, examples.size) else leaf for leaf in leaves]
     return Examples(tree_unflatten(sorted_leaves, spec), examples.size)
 
 
@@ -104,8 +104,8 @@ def _batches(data: Data, batch_size: int, num_examples: int | None) -> Iterable[
         return _read(data.dataset, order, batch_size, num_examples, collate, num_workers)
     if isinstance(data, IterableDataset):
         return DataLoader(data, batch_size)
-    if isinstance(data, Dataset) and hasattr(data, "__len__"):
-        return _read(data, np.arange(len(data)), batch_size, num_examples)
+    if is_map_style(data):
+        return _read(cast("Dataset[Any]", data), np.arange(len(cast(Sized, data))), batch_size, num_examples)
     if isinstance(data, Iterable):
         return data
     raise ScoringError(f"data must be a data set, a DataLoader or a list of batches, but got {type(data).__name__}")
@@ -146,17 +146,19 @@ def _taken(loader: DataLoader[Any]) -> IntArray:
 
 
 def _joined(batches: list[Batch]) -> Batch:
-    """Tensors with a row an example are put one after the other; everything else is the first batch's."""
+    """What has a row an example is put one after the other; everything else is the first batch's."""
     if len(batches) == 1:
         return batches[0]
-    flat = [tree_flatten(batch) for batch in batches]
+    flat = [tree_flatten(batch, is_leaf=is_texts) for batch in batches]
     sizes = [
         next(int(leaf.shape[0]) for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim) for leaves, _ in flat
     ]
     joined = []
     for column in zip(*(leaves for leaves, _ in flat), strict=True):
-        is_batched = all(_is_batched(leaf, size) for leaf, size in zip(column, sizes, strict=True))
-        joined.append(torch.cat(column) if is_batched else column[0])
+        if not all(has_rows(leaf, size) for leaf, size in zip(column, sizes, strict=True)):
+            joined.append(column[0])
+        else:
+            joined.append([text for leaf in column for text in leaf] if is_texts(column[0]) else torch.cat(column))
     batch: Batch = tree_unflatten(joined, flat[0][1])
     return batch
 
@@ -175,7 +177,7 @@ def _placed(batch: Batch, device: torch.device | None, memory_format: torch.memo
 
 def _keys(batch: Batch, size: int) -> list[bytes]:
     """Eight bytes an example that only its content decides."""
-    leaves = [leaf for leaf in tree_flatten(batch)[0] if _is_batched(leaf, size)]
+    leaves = [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor) and has_rows(leaf, size)]
     rows = [leaf.detach().cpu().contiguous().view(torch.uint8).reshape(size, -1).numpy() for leaf in leaves]
     keys = []
     for number in range(size):
@@ -186,5 +188,5 @@ def _keys(batch: Batch, size: int) -> list[bytes]:
     return keys
 
 
-def _is_batched(leaf: Any, size: int) -> bool:
-    return isinstance(leaf, Tensor) and leaf.ndim > 0 and int(leaf.shape[0]) == size
+def _rows(leaf: Any, order: Tensor) -> Any:
+    return leaf[order.to(leaf.device)] if isinstance(leaf, Tensor) else [leaf[number] for number in order.tolist()]

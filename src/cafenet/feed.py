@@ -149,6 +149,38 @@ def _length(data: Any) -> int:
     return len(data)
 
 
+def is_map_style(data: Any) -> bool:
+    """Whether these are examples by number, as a DataLoader takes them, and no batches.
+
+    A list may be either; it holds examples where its first target is one number: `[(image, 3), ...]`.
+    """
+    if isinstance(data, (DataLoader, IterableDataset)) or not hasattr(data, "__len__"):
+        return False
+    if not isinstance(data, (list, tuple)):
+        return hasattr(data, "__getitem__")
+    target = data[0][-1] if data and isinstance(data[0], (list, tuple)) and data[0] else None
+    return isinstance(target, (int, float, np.number)) or (isinstance(target, torch.Tensor) and target.ndim == 0)
+
+
+class Listed(Dataset[Any]):
+    """Anything with a length and examples by number, a list for instance, as a data set."""
+
+    def __init__(self, examples: Any) -> None:
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._examples[index]
+
+
+def as_dataset(data: Any) -> Any:
+    """Training data as what every reader takes for examples; a `Feed` would take a list of them, too."""
+    is_listed = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    return Listed(data) if is_listed and not isinstance(data, (Dataset, DataLoader)) else data
+
+
 def takes_all(sampler: Any, num_examples: int) -> bool:
     """Whether a sampler takes every example once, in whatever order."""
     return isinstance(sampler, DistributedSampler) or (

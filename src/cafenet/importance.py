@@ -106,6 +106,21 @@ def in_order(space: WidthSpace, model: nn.Module, order: IntArray) -> nn.Module:
     return sorted_model
 
 
+def put_in_order(space: WidthSpace, source: nn.Module, order: IntArray, model: nn.Module) -> None:
+    """Give a model the weights and buffers of another one, with the units `order` in place of 0, 1, 2, ..."""
+    ordered = in_order(space, source, order)
+    model.load_state_dict(ordered.state_dict())
+    for name, buffer in constants(space, ordered).items():
+        model.get_buffer(name).copy_(buffer)
+
+
+def constants(space: WidthSpace, model: nn.Module) -> dict[str, Tensor]:
+    """The buffers with channels that a state dict leaves out (`persistent=False`): they are in the weights' order."""
+    saved = model.state_dict()
+    buffers = model.named_buffers()
+    return {name: buffer for name, buffer in buffers if name in space.layout.axes and name not in saved}
+
+
 def channels_before(space: WidthSpace, channels: Mapping[str, Sequence[int]], order: IntArray) -> dict[str, list[int]]:
     """Channels of a model that was put `in_order`, as those of the model before."""
     found = {}

@@ -52,7 +52,7 @@ class Layout:
     @cached_property
     def first_units(self) -> IntArray:
         """The number of each group's first unit, and the number of units at the end."""
-        counts = np.bincount(self.group_of_unit, minlength=1)
+        counts = np.bincount(self.group_of_unit)
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 

@@ -13,12 +13,16 @@ Metric: TypeAlias = Callable[[Any, Any], Tensor]
 """metric(output, target): a value for each example, shape (batch,), or one number for all examples together."""
 
 
-def metric_by_name(name: str) -> Metric:
-    """`accuracy` (of class numbers, or the mean over the attributes of multi-label targets) or `negative_loss`."""
+def metric_by_name(name: str, loss: object = None) -> Metric:
+    """`accuracy` (of class numbers, or the mean over the attributes of multi-label targets) or `negative_loss`.
+
+    loss: what is learned; with `cross_entropy`, a target with a number for each class holds their probabilities.
+    """
+    is_of_classes = loss == "cross_entropy"
     if name == "accuracy":
-        return accuracy
+        return class_accuracy if is_of_classes else accuracy
     if name == "negative_loss":
-        return negative_loss
+        return negative_class_loss if is_of_classes else negative_loss
     raise ScoringError(
         f"metric must be 'accuracy', 'negative_loss' or a function of (output, target), but got {name!r}"
     )
@@ -49,28 +53,42 @@ def is_per_example(metric: Metric, output: Any, target: Any, num_examples: int) 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
     """1.0 where the largest output is the label's; for targets of zeros and ones, the share of right attributes."""
-    if _is_multi_label(output, target):
+    if _has_all_classes(output, target):
         return ((output > 0) == (target > 0.5)).double().mean(dim=1)
     return (output.argmax(dim=1) == target).double()
 
 
 def negative_loss(output: Tensor, target: Tensor) -> Tensor:
     """Minus the cross entropy; for targets of zeros and ones, minus the mean binary cross entropy."""
-    if _is_multi_label(output, target):
+    if _has_all_classes(output, target):
         losses = functional.binary_cross_entropy_with_logits(output, target.to(output.dtype), reduction="none")
         return -losses.double().mean(dim=1)
     return -functional.cross_entropy(output, target, reduction="none").double()
 
 
-def chance_accuracy(target: Tensor) -> float:
+def class_accuracy(output: Tensor, target: Tensor) -> Tensor:
+    """1.0 where the largest output is that of the label, or of the most probable class."""
+    return accuracy(output, target.argmax(dim=1) if _has_all_classes(output, target) else target)
+
+
+def negative_class_loss(output: Tensor, target: Tensor) -> Tensor:
+    """Minus the cross entropy, of labels or of the probabilities of the classes."""
+    if _has_all_classes(output, target):
+        target = target.to(output.dtype)
+    return -functional.cross_entropy(output, target, reduction="none").double()
+
+
+def chance_accuracy(target: Tensor, loss: object = None) -> float:
     """What always answering the most frequent label would reach: 0.1 for ten balanced classes."""
+    if target.ndim == 2 and loss == "cross_entropy":
+        target = target.argmax(dim=1)
     if target.ndim == 2:
         positive = target.double().mean(dim=0)
         return float(torch.maximum(positive, 1 - positive).mean())
     return float(torch.bincount(target.flatten().long()).max() / target.numel())
 
 
-def _is_multi_label(output: Any, target: Any) -> bool:
+def _has_all_classes(output: Any, target: Any) -> bool:
     if not isinstance(output, Tensor) or not isinstance(target, Tensor):
         raise ScoringError(
             f"metrics by name need one output tensor and one target tensor, but got {type(output).__name__} and "

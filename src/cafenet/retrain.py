@@ -16,7 +16,7 @@ from cafenet.calling import copy_of, unwrap
 from cafenet.distill import DistillConfig
 from cafenet.errors import TrainingError
 from cafenet.supernet import LossFunction
-from cafenet.trace import trace
+from cafenet.trace import find_space
 from cafenet.train import TrainConfig, of_one_width, train_supernet
 
 
@@ -35,7 +35,7 @@ def train_model(
 ) -> nn.Module:
     """A trained copy of the model; with a directory, a second call continues where the first one stopped."""
     config = TrainConfig() if config is None else config
-    whole = of_one_width(model, trace(model, example_inputs, verify=False))
+    whole = of_one_width(model, find_space(model, example_inputs, verify=False))
     check_plain_training(config)
     if teacher is None and distill is not None:
         raise TrainingError(f"distillation needs a teacher, but there is none for {distill}")

@@ -22,7 +22,7 @@ from cafenet.examples import Data, Examples, hold_examples, in_content_order
 from cafenet.layout import Subnet
 from cafenet.metrics import Metric, chance_accuracy, is_per_example, metric_by_name, metric_name
 from cafenet.recalibration import PreparedSubnet, has_statistics
-from cafenet.supernet import Batch, Supernet
+from cafenet.supernet import Batch, LossFunction, Supernet
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -85,12 +85,14 @@ class Scorer:
         validation: Data,
         *,
         metric: str | Metric = "accuracy",
+        loss: str | LossFunction | None = None,
         config: ScoringConfig | None = None,
     ) -> None:
+        """loss: what the supernet learned; with `cross_entropy`, targets of two dimensions are class probabilities."""
         self.config = ScoringConfig() if config is None else config
         self.supernet = supernet
         self.metric_name = metric_name(metric)
-        self._metric = metric_by_name(metric) if isinstance(metric, str) else metric
+        self._metric = metric_by_name(metric, loss) if isinstance(metric, str) else metric
         layout: dict[str, Any] = {"device": supernet.device, "memory_format": _memory_format(supernet)}
         most, size = self.config.max_examples, self.config.calibration_size
         self.validation = in_content_order(hold_examples(validation, "validation data", num_examples=most, **layout))
@@ -98,7 +100,7 @@ class Scorer:
         self._calibration = [inputs for inputs, _ in _even_batches(self.calibration, self.config.batch_size)]
         self._recalibrates = has_statistics(supernet.model)
         self.is_per_example = self._check_metric()
-        self.chance = chance_accuracy(self.validation.batch[1]) if metric == "accuracy" else None
+        self.chance = chance_accuracy(self.validation.batch[1], loss) if metric == "accuracy" else None
 
     def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
         """The score of a width vector (bins per group); it may be dropped when it is clearly below the bar.

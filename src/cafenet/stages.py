@@ -265,25 +265,26 @@ def run_supernet(
 ) -> tuple[Supernet, list[SearchResult]]:
     """Train one supernet and search it for every budget, or read what was found before.
 
-    Other options of the search than before start it again; scores that the study holds already are taken from it.
+    Other options of the search than before start it again; scores that the study holds already are taken from it. Those
+    of another supernet or of other data are refused.
     """
     supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
     files = {
         budget.text: directory / f"result-{_file_name(job.algorithm.name, budget.text)}.json" for budget in budgets
     }
-    asked = _asked(job)
+    scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
+    search = WidthSearch(scorer, job.algorithm, job.search, job.latency)
+    asked = _asked(job, search.identity())
     missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
     if missing:
-        scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, config=job.scoring)
-        search = WidthSearch(scorer, job.algorithm, job.search, job.latency)
         found = search.run(missing, directory / "trials.journal", quiet=job.quiet)
         for budget, result in zip(missing, found, strict=True):
             write_result(result, files[budget.text], asked)
     return supernet, [read_result(files[budget.text]) for budget in budgets]
 
 
-def _asked(job: Job) -> dict[str, Any]:
-    """The options that a result depends on, as JSON gives them back."""
+def _asked(job: Job, identity: Mapping[str, object]) -> dict[str, Any]:
+    """What a result depends on, options and what is scored, as JSON gives it back."""
     search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
     content = {
         "algorithm": repr(job.algorithm),
@@ -291,6 +292,7 @@ def _asked(job: Job) -> dict[str, Any]:
         "scoring": asdict(job.scoring),
         "latency": asdict(job.latency),
         "metric": metric_name(job.metric),
+        "identity": identity,
     }
     plain: dict[str, Any] = json.loads(json.dumps(content, default=repr))
     return plain

@@ -270,13 +270,25 @@ def batch_size(batch: Batch) -> int:
 
 
 def part_of(batch: Batch, start: int, stop: int) -> Batch:
-    """The examples start .. stop of every tensor of a batch that has them."""
+    """The examples start .. stop of everything in a batch that has them."""
     size = batch_size(batch)
     if (start, stop) == (0, size):
         return batch
 
     def cut(leaf: Any) -> Any:
-        return leaf[start:stop] if isinstance(leaf, Tensor) and leaf.ndim and leaf.shape[0] == size else leaf
+        return leaf[start:stop] if has_rows(leaf, size) else leaf
 
-    part: Batch = torch.utils._pytree.tree_map(cut, batch)
+    part: Batch = torch.utils._pytree.tree_map(cut, batch, is_leaf=is_texts)
     return part
+
+
+def has_rows(leaf: Any, size: int) -> bool:
+    """Whether this holds something for each of so many examples."""
+    if is_texts(leaf):
+        return len(leaf) == size
+    return isinstance(leaf, Tensor) and leaf.ndim > 0 and int(leaf.shape[0]) == size
+
+
+def is_texts(leaf: Any) -> bool:
+    """A list of texts, as collating makes of one text an example: names of files, say."""
+    return isinstance(leaf, (list, tuple)) and bool(leaf) and all(isinstance(each, (str, bytes)) for each in leaf)

@@ -13,10 +13,11 @@ from cafenet.bins import uniform_bins
 from cafenet.distributed import processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
-from cafenet.importance import importance_order, in_order
+from cafenet.importance import importance_order, put_in_order
 from cafenet.journal import Journal
 from cafenet.loop import TrainResult
 from cafenet.optim import build_optimizer, shortened
+from cafenet.plain import plain_numbers
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
 from cafenet.train_config import TrainConfig, check_config
@@ -48,7 +49,7 @@ def train_supernet(
     name: the checkpoint's file name without `.pt`; title: what progress is shown as, by default the same.
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
-    config = TrainConfig() if config is None else config
+    config = TrainConfig() if config is None else plain_numbers(config)
     check_config(config, supernet.device)
     place = None if directory is None else Path(directory)
     options: dict[str, Any] = {"loss": loss, "quiet": quiet, "tensorboard": tensorboard}
@@ -112,7 +113,7 @@ def _begin_with_full_network(
         **options,
     )
     order = importance_order(space, whole.model)
-    supernet.model.load_state_dict(in_order(space, whole.model, order).state_dict())
+    put_in_order(space, whole.model, order, supernet.model)
     supernet.order = supernet.first_order[order]
     return part_of(config, 1 - share), begun
 

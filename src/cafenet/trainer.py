@@ -1,6 +1,7 @@
 """A training of a supernet as a loop of steps: what a step does, and what a checkpoint holds and must agree with."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from cafenet.distill import Distillation, Teacher
 from cafenet.distributed import Processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
+from cafenet.importance import constants
 from cafenet.journal import Journal
 from cafenet.layout import cuts
 from cafenet.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
@@ -246,6 +248,7 @@ class Trainer(SteppedTraining):
             "step": self.step,
             "last_loss": self.last_loss,
             "model": self.supernet.model.state_dict(),
+            "constants": constants(self.supernet.space, self.supernet.model),
             "order": torch.from_numpy(self.supernet.order),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
@@ -269,6 +272,7 @@ class Trainer(SteppedTraining):
         if saved is None:
             return
         self.supernet.model.load_state_dict(saved["model"])
+        restore_constants(self.supernet.model, saved)
         if "order" in saved:  # which the weights are in, however it was decided
             self.supernet.order = saved["order"].numpy()
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -283,6 +287,12 @@ class Trainer(SteppedTraining):
         if self.checkpoint is None or not self.checkpoint.exists():
             return ""
         return f"; the last checkpoint is kept in {self.directory}"
+
+
+def restore_constants(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Buffers that `load_state_dict` leaves as they are, from a checkpoint's content; older ones do not hold them."""
+    for name, value in saved.get("constants", {}).items():
+        model.get_buffer(name).copy_(value)
 
 
 def _from_checkpointing(error: BaseException) -> bool:

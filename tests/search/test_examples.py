@@ -283,3 +283,28 @@ def test_inputs_of_any_type(dtype):
 
 def test_examples_of_two_sets_differ():
     assert hold_examples(noisy(20, 1), "data").digest() != hold_examples(noisy(20, 2), "data").digest()
+
+
+class Named(Dataset):
+    """Examples whose targets have a text."""
+
+    def __len__(self):
+        return 300
+
+    def __getitem__(self, index):
+        return torch.tensor([float(index)]), {"label": index, "file": f"{index}.png"}
+
+
+def test_texts_stay_with_their_examples():
+    """Batches of 256 and 44, put into an order of their content and cut into parts."""
+    held = in_content_order(hold_examples(Named(), "data"))
+    for inputs, target in held.batches(0, 300, 70):
+        assert target["file"] == [f"{number}.png" for number in target["label"].tolist()]
+        assert inputs[:, 0].tolist() == target["label"].tolist()
+
+
+def test_a_list_holds_batches_unless_its_targets_are_numbers():
+    examples = [(torch.tensor([float(number)]), number) for number in range(5)]
+    assert numbers(examples) == [0, 1, 2, 3, 4]
+    assert numbers([(inputs, torch.tensor(label)) for inputs, label in examples]) == [0, 1, 2, 3, 4]
+    assert numbers([(torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]))] * 2) == [0, 0, 1, 1]

@@ -69,3 +69,17 @@ def test_chance_is_the_most_frequent_label():
     assert chance_accuracy(torch.arange(10)) == pytest.approx(0.1)
     # the first attribute is true for 3 of 4, the second for none
     assert chance_accuracy(torch.tensor([[1, 0], [1, 0], [1, 0], [0, 0]])) == pytest.approx((0.75 + 1.0) / 2)
+
+
+def test_probabilities_of_classes():
+    """With the loss `cross_entropy` a target of two dimensions is no list of attributes."""
+    target = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.0, 1.0], [0.5, 0.25, 0.25]], dtype=torch.float64)
+    assert metric_by_name("accuracy", "cross_entropy")(OUTPUT, target).tolist() == [1.0, 0.0, 1.0]
+    expected = (target * OUTPUT.double().log_softmax(dim=1)).sum(dim=1)
+    torch.testing.assert_close(
+        metric_by_name("negative_loss", "cross_entropy")(OUTPUT, target), expected, rtol=1e-5, atol=0
+    )
+    assert chance_accuracy(target, "cross_entropy") == pytest.approx(2 / 3)
+    labels = torch.tensor([0, 2, 0])
+    for name in ("accuracy", "negative_loss"):
+        assert torch.equal(metric_by_name(name, "cross_entropy")(OUTPUT, labels), metric_by_name(name)(OUTPUT, labels))

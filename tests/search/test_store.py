@@ -311,7 +311,7 @@ def test_a_study_of_another_supernet_is_refused(tmp_path):
     assert "weights was 'a', is 'b'" in message
     assert "scoring was" in message
     assert "bins" not in message
-    assert "use another study name or storage" in message
+    assert "use another directory, or another study name or storage" in message
     with pytest.raises(StoreError, match="metric was None, is 'accuracy'"):
         store_at(path, identity={"weights": "a", "metric": "accuracy"})
 
@@ -320,7 +320,7 @@ def test_a_study_of_another_program_is_refused(tmp_path):
     path = tmp_path / "trials.journal"
     study = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(path))), study_name="widths")
     study.optimize(lambda trial: trial.suggest_float("lr", 0, 1), n_trials=2)
-    with pytest.raises(StoreError, match="must be a search's, but is another program's; use another study name"):
+    with pytest.raises(StoreError, match="must be a search's, but is another program's; use another directory"):
         store_at(path)
     assert study.user_attrs == {}
     store_at(path, name="ours").add(scored([1, 1]))

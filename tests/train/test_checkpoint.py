@@ -1,5 +1,6 @@
 """Checkpoints are whole or not there, and are continued only by the run that they belong to."""
 
+import numpy as np
 import pytest
 import torch
 from small import Plain, Residual, built, config, data, log_of, supernet_of, trained
@@ -22,6 +23,17 @@ def test_what_is_written_is_read(tmp_path):
     content = read_checkpoint(path, {"a": 1, "b": {"c": (2, 3)}})
     assert content["weights"].tolist() == [0, 1, 2]
     assert [file.name for file in path.parent.iterdir()] == ["x.pt"]
+
+
+def test_numbers_of_numpy_are_read(tmp_path):
+    """Without the code of NumPy, which is not run when a file is read."""
+    content = {
+        "identity": {"lr": np.float64(0.1), "sizes": [np.int64(3), (np.float32(0.5),)]},
+        "weights": torch.ones(1),
+    }
+    write_checkpoint(tmp_path / "x.pt", content)
+    read = read_checkpoint(tmp_path / "x.pt", {"lr": 0.1, "sizes": [3, (0.5,)]})
+    assert [type(read["identity"]["lr"]), type(read["identity"]["sizes"][0])] == [float, int]
 
 
 def test_a_new_checkpoint_replaces_the_old_one_in_one_move(tmp_path):

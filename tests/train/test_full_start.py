@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from small import assert_same_state, built, config, data, log_of, supernet_of
+from small import Plain, assert_same_state, built, config, data, log_of, supernet_of
+from torch.nn import functional
 
 from cafenet import train
 from cafenet.assignment import LocallyFree
@@ -13,6 +14,7 @@ from cafenet.optim import ScheduleConfig
 from cafenet.retrain import train_model
 from cafenet.supernet import Supernet
 from cafenet.train import FULL_NETWORK, train_supernet
+from cafenet.trainer import restore_constants
 
 OPTIONS = {"epochs": 4, "full_share": 0.25, "lr": 0.1}
 STEPS = 32
@@ -101,3 +103,39 @@ def test_the_model_that_was_given_is_left_as_it_is():
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     train_supernet(supernet_of(model), data(), config(**OPTIONS), quiet=True)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+class Scaled(Plain):
+    """Channels have constants of their own, which a state dict does not hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.linspace(0.1, 3.0, 12)[:, None, None], persistent=False)
+
+    def forward(self, x):
+        x = functional.relu(self.norm_one(self.one(x)))
+        return self.head((self.scale * functional.relu(self.norm_two(self.two(x)))).mean((2, 3)))
+
+
+def scaled_supernet():
+    return supernet_of(built(Scaled))
+
+
+def test_constants_go_where_their_channels_go(tmp_path):
+    """Those that a state dict leaves out, too; also in a supernet that is read again."""
+    images, _ = data(16, 5).tensors
+    alone = train_model(built(Scaled), torch.zeros(1, 3, 4, 4), data(), config(epochs=1, lr=0.1), quiet=True)
+    settings = config(**OPTIONS)
+    supernet = scaled_supernet()
+    train_supernet(supernet, data(), settings, directory=tmp_path, max_steps=8, quiet=True)
+    torch.testing.assert_close(supernet.model.eval()(images), alone.eval()(images))
+    assert not torch.equal(supernet.model.scale, alone.scale)
+    train_supernet(supernet.train(), data(), settings, directory=tmp_path, quiet=True)
+    saved = torch.load(tmp_path / "supernet.pt", weights_only=True)
+    read = built(Scaled)
+    read.load_state_dict(saved["model"])
+    restore_constants(read, saved)
+    torch.testing.assert_close(read.eval()(images), supernet.model.eval()(images))
+    continued = scaled_supernet()
+    train_supernet(continued, data(), settings, directory=tmp_path, quiet=True)
+    torch.testing.assert_close(continued.model.eval()(images), supernet.model.eval()(images))

@@ -16,6 +16,7 @@ from cafenet.retrain import train_model
 from cafenet.runs.entries import Entry
 from cafenet.runs.workload import Workload
 from cafenet.slim_file import load, save
+from cafenet.trainer import restore_constants
 
 
 def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
         title=f"{entry.method} {entry.budget} seed {seed}".replace("  ", " "),
     )
     save(trained, place / "slim.pt")
-    result = evaluate(trained, workload.loader(workload.test))
+    result = evaluate(trained, workload.loader(workload.test), loss=workload.recipe.loss)
     write_json(evaluation, result)
     return result
 
@@ -52,6 +53,7 @@ def start_of(workload: Workload, entry: Entry, seed: int) -> nn.Module:
         content = torch.load(entry.supernet / "supernet.pt", map_location="cpu", weights_only=True)
         assert content["format"] == FORMAT
         weights.load_state_dict(content["model"])
+        restore_constants(weights, content)
     return (
         workload.space.extract(channels=entry.channels, model=weights) if entry.channels else _whole(workload, weights)
     )

@@ -57,6 +57,8 @@ def parse_budget(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], 
     full_latency_ms: measures the full model; called only for a cap on latency. Without it a latency must be absolute,
     and is not compared with the full model's.
     """
+    if not isinstance(text, str):
+        raise BudgetError(f"a budget must be a text, but is {text!r}; {_FORMS}")
     full = {"flops": space.flops, "params": space.params, "latency_ms": full_latency_ms}
     caps, problems = [], []
     for part in text.split("+"):

@@ -177,7 +177,7 @@ class TrialStore:
             if not is_empty:
                 raise StoreError(
                     f"the study {self.name!r} in {without_password(storage)} must be a search's, but is another "
-                    "program's; use another study name or storage"
+                    "program's; use another directory, or another study name or storage, or remove it"
                 )
             self._storage.set_study_user_attr(self._study_id, "identity", identity)
             return
@@ -186,7 +186,7 @@ class TrialStore:
             details = "; ".join(f"{key} was {before.get(key)!r}, is {identity.get(key)!r}" for key in differing[:4])
             raise StoreError(
                 f"the study {self.name!r} in {without_password(storage)} must belong to this supernet and data, but is "
-                f"another's ({details}); use another study name or storage"
+                f"another's ({details}); use another directory, or another study name or storage, or remove it"
             )
 
 

@@ -17,8 +17,10 @@ from torch import Tensor
 from cafenet.bins import IntArray
 from cafenet.errors import BudgetError
 from cafenet.examples import Data
+from cafenet.importance import constants
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
+from cafenet.plain import plain_numbers
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm, Proposals, SettledProposals
 from cafenet.searching.budget import Budget, parse_budgets
@@ -31,7 +33,7 @@ from cafenet.searching.result import SearchResult
 from cafenet.searching.store import ScoredWidth, TrialStore
 from cafenet.searching.trend import Trend
 from cafenet.searching.workers import local_workers
-from cafenet.supernet import Supernet
+from cafenet.supernet import LossFunction, Supernet
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def search_widths(
     *,
     algorithm: Algorithm | None = None,
     metric: str | Metric = "accuracy",
+    loss: str | LossFunction | None = None,
     config: SearchConfig | None = None,
     scoring: ScoringConfig | None = None,
     latency: LatencySettings | None = None,
@@ -74,11 +77,14 @@ def search_widths(
 ) -> list[SearchResult]:
     """The best widths within each budget ("50%", "75%,50%,25%", "150M", "50%+2M params", "12ms").
 
+    loss: what the supernet learned; with "cross_entropy", targets of two dimensions are class probabilities, otherwise
+    yes or no for each attribute.
     storage: a journal file or an Optuna storage URL; a second call with the same one continues, and calls at the same
     time on a URL share the work. Without it, scores are kept for this call only.
     """
-    scorer = Scorer(supernet, train, validation, metric=metric, config=scoring)
-    search = WidthSearch(scorer, algorithm or Trend(), config or SearchConfig(), latency or LatencySettings())
+    scorer = Scorer(supernet, train, validation, metric=metric, loss=loss, config=plain_numbers(scoring))
+    settings = plain_numbers(config) or SearchConfig()
+    search = WidthSearch(scorer, algorithm or Trend(), settings, latency or LatencySettings())
     budgets = search.budgets(budget)
     return search.run(budgets, storage, study=study, quiet=quiet)
 
@@ -210,7 +216,7 @@ class WidthSearch:
         return {
             "bins": {group.name: [group.channels, group.first, group.size] for group in self._bins.groups},
             "pattern": repr(supernet.pattern),
-            "weights": _digest(dict(supernet.model.state_dict())),
+            "weights": _digest({**supernet.model.state_dict(), **constants(supernet.space, supernet.model)}),
             "metric": self.scorer.metric_name,
             "scoring": {name: value for name, value in asdict(self.scorer.config).items() if name != "max_examples"},
             "validation": self.scorer.validation.digest(),

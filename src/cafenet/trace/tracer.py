@@ -18,7 +18,6 @@ from cafenet.trace.run import Rule
 from cafenet.trace.watch import watch
 
 
-@torch.inference_mode(False)  # inside that mode ops arrive whole (conv2d, batch_norm), and no rule knows them
 def trace(
     model: nn.Module,
     example_inputs: Any,
@@ -39,6 +38,27 @@ def trace(
     verify: run the model once more with every group cut differently and compare the shape of every intermediate
         result with what the trace predicts; groups that the model's code does not let vary are frozen.
     """
+    space = find_space(model, example_inputs, freeze=freeze, min_width=min_width, rules=rules, verify=verify)
+    if not space.groups:
+        raise TraceError(
+            "a width space must have at least one searchable group, but every layer is frozen:\n"
+            + "\n".join(f"  {entry.name}: {entry.reason}" for entry in space.frozen[:20])
+            + ("\n  (no layer creates channels)" if not space.frozen else "")
+        )
+    return space
+
+
+@torch.inference_mode(False)  # inside that mode ops arrive whole (conv2d, batch_norm), and no rule knows them
+def find_space(
+    model: nn.Module,
+    example_inputs: Any,
+    *,
+    freeze: str | Sequence[str] = (),
+    min_width: int | float = 1,
+    rules: Mapping[Any, Rule] | None = None,
+    verify: bool = True,
+) -> WidthSpace:
+    """The same, where perhaps nothing may vary."""
     min_width = _checked_min_width(min_width)
     model = unwrap(model)
     args, kwargs = call_arguments(example_inputs)
@@ -47,14 +67,7 @@ def trace(
     freeze_named(model, atoms, freeze)
     if verify:
         find_faults(model, atoms, passes)
-    space = build_space(model, atoms, [each.run for each in passes], unused, min_width)
-    if not space.groups:
-        raise TraceError(
-            "a width space must have at least one searchable group, but every layer is frozen:\n"
-            + "\n".join(f"  {entry.name}: {entry.reason}" for entry in space.frozen[:20])
-            + ("\n  (no layer creates channels)" if not space.frozen else "")
-        )
-    return space
+    return build_space(model, atoms, [each.run for each in passes], unused, min_width)
 
 
 def _checked_min_width(min_width: Any) -> int | float:

@@ -1,0 +1,28 @@
+"""Options as plain values: what people compute with NumPy is written to files that know Python's numbers alone."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+Value = TypeVar("Value")
+
+
+def plain_numbers(value: Value) -> Value:
+    """The same with NumPy's numbers as Python's, inside dicts, lists, tuples and dataclasses, too."""
+    return _plain(value)  # type: ignore[no-any-return]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is dict:  # a state dict is another kind, and stays what it is
+        return {key: _plain(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_plain(each) for each in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        before = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        now = {name: _plain(each) for name, each in before.items()}
+        changed = {name: each for name, each in now.items() if each is not before[name]}
+        return replace(value, **changed) if changed else value
+    return value
