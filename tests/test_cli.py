@@ -201,3 +201,11 @@ def test_package_runs_as_a_module(net: str):
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert json.loads(result.stdout)["flops"] == 13_904
+
+
+def test_a_reader_that_has_gone(net: str):
+    command = [sys.executable, "-m", "cafenet", "recipes", "show", "demo"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141

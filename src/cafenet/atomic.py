@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,5 +19,9 @@ def write_text(path: Path, text: str) -> None:
     try:
         temporary.write_text(text)
         temporary.replace(path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # the temporary name says nothing to anybody
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a directory that is not there has nothing to remove
+            temporary.unlink(missing_ok=True)

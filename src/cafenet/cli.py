@@ -3,6 +3,7 @@
 import argparse
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -17,6 +18,7 @@ start here:
   cafenet recipes                                what else is shipped
 """
 
+_BAD_PATHS = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -41,8 +43,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.path.insert(0, os.getcwd())
     try:
         command(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except CafeNetError as error:
         print(f"error: {_sentence(error)}", file=sys.stderr)
+        return 2
+    except _BAD_PATHS as error:
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename} cannot be read or written: {error.strerror}", file=sys.stderr)
         return 2
     except OSError as error:
         if error.errno not in _FULL:

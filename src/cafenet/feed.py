@@ -22,6 +22,7 @@ from torch.utils.data import (
 )
 
 from cafenet.errors import TrainingError
+from cafenet.interrupts import outlive_first_stop
 
 
 @runtime_checkable
@@ -80,6 +81,7 @@ class Feed:
             batch_size=None,
             sampler=chunks,
             num_workers=self._num_workers,
+            worker_init_fn=outlive_first_stop,
             generator=torch.Generator().manual_seed(self._seed),
         )
         micro = iter(loader)

@@ -29,7 +29,7 @@ class Shown:
         for row in self.rows:
             table.add_row(*(Text(str(cell)) for cell in row))
         buffer = io.StringIO()
-        console = Console(file=buffer, width=1000, color_system=None)
+        console = Console(file=buffer, width=1000, color_system=None, markup=False)
         console.print(table)
         lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
         return "\n".join([self.title, *(line for line in lines if line), self.foot]).rstrip("\n")

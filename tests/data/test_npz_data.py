@@ -66,6 +66,8 @@ def test_attributes(tmp_path: Path):
         ({"labels": np.arange(6) % 2 - 1}, "but lie in -1 to 0"),
         ({"labels": np.array([0, 2, 0, 2, 0, 2])}, "every class must have training images, but .* has none of 1"),
         ({"classes": np.array(["cat"])}, "labels must lie in 0 to 0"),
+        ({"classes": np.array(3)}, r"classes must be a list of names, but has shape \[\]"),
+        ({"labels": np.array([0, 1, 0, 1, 0, 2**40])}, "labels must be below 1,000,000, but one is 1,099,511,627,776"),
         ({"images": noise(6, 4, 5, 3) / 255}, r"images of .* must be uint8 .* but are float64"),
         ({"images": noise(6, 3, 4, 5)}, r"must be uint8 of shape .* but are uint8 of shape \[6, 3, 4, 5\]"),
         ({"images": np.array([None] * 6)}, "must be an npz file of plain arrays, but cannot be read"),
@@ -108,3 +110,9 @@ def test_cifar10_as_npz():
     assert sets.train.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=0.002)
     _, validation = hold_out(sets.train)
     assert torch.bincount(validation.targets).tolist() == [200] * 10
+
+
+def test_files_that_are_no_data_set(tmp_path):
+    np.save(tmp_path / "single.npy", np.zeros(3))
+    with pytest.raises(DataError, match=r"must be an npz file, as numpy.savez writes it, but holds a single array"):
+        load_npz(tmp_path / "single.npy")

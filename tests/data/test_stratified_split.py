@@ -5,7 +5,7 @@ import pytest
 import torch
 from pictures import small_data
 
-from cafenet.data import hold_out, stratified_split
+from cafenet.data import hold_out, stratified_sample, stratified_split
 from cafenet.errors import DataError
 
 
@@ -100,3 +100,21 @@ def test_hold_out_divides_images_with_their_targets():
     index = stratified_split(data.targets, 0.1, seed=3)[1]
     assert torch.equal(validation.images, data.images[index])
     assert torch.equal(validation.targets, data.targets[index])
+
+
+@pytest.mark.parametrize(("number", "counts"), [(31, [21, 10]), (2, [1, 1]), (1, [1, 0]), (299, [199, 100])])
+def test_a_sample_has_exactly_so_many(number, counts):
+    targets = torch.tensor([0] * 200 + [1] * 100)
+    sample = stratified_sample(targets, number)
+    assert np.bincount(targets[sample], minlength=2).tolist() == counts
+    assert (np.diff(sample) > 0).all()
+
+
+def test_a_sample_keeps_rare_classes():
+    targets = torch.tensor([0] * 1000 + [1] + [2])
+    assert np.bincount(targets[stratified_sample(targets, 10)]).tolist() == [8, 1, 1]
+
+
+def test_a_sample_of_attributes():
+    attributes = (torch.rand(90, 3, generator=torch.Generator().manual_seed(0)) < 0.3).float()
+    assert len(stratified_sample(attributes, 31)) == 31

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -102,6 +103,44 @@ def test_one_run_is_no_comparison(finished, capsys):
 def test_other_seeds_are_no_pairs(finished, tmp_path):
     other = changed(finished, tmp_path / "other", retrain__seeds=[5, 6])
     assert sentences(read_comparison([finished, other])) == []
+
+
+def test_a_run_that_goes_on_with_more_seeds_has_no_pairs_yet(finished, tmp_path):
+    """Its recipe has the new seeds, its table those of before."""
+    seeds = yaml.safe_load((finished / "recipe.yaml").read_text())["retrain"]["seeds"]
+    first = changed(finished, tmp_path / "first", retrain__seeds=[*seeds, 8])
+    second = changed(finished, tmp_path / "second", retrain__seeds=[*seeds, 8], train__epochs=9)
+    results = json.loads((first / "results.json").read_text())
+    for row in results["rows"]:
+        row["accuracies"] = [*row["accuracies"], 0.5]
+    (first / "results.json").write_text(json.dumps(results))
+    assert sentences(read_comparison([first, second])) == []
+
+
+def test_a_run_that_may_not_be_written_is_read(finished, tmp_path, monkeypatch):
+    def only_read(path, mode="r", *args, **options):
+        assert not set(mode) & set("aw+"), f"{path} is opened for writing"
+        return opened(path, mode, *args, **options)
+
+    opened = Path.open
+    other = changed(finished, tmp_path / "other", train__epochs=9)
+    monkeypatch.setattr(Path, "open", only_read)
+    assert read_comparison([finished, other]).runs[0].studies[0].trials
+
+
+def test_brackets_are_shown_as_they_are(finished, tmp_path, capsys):
+    other = changed(finished, tmp_path / "a[seed=1]", train__epochs=9)
+    page = tmp_path / "[/v2].html"
+    assert main(["compare", str(finished), str(other), "--output", str(page)]) == 0
+    shown = capsys.readouterr().out
+    assert "a[seed=1]: CafeNet-E" in shown
+    assert str(page) in shown.replace("\n", "")
+
+
+def test_a_page_that_cannot_be_written(finished, tmp_path, capsys):
+    other = changed(finished, tmp_path / "other", train__epochs=9)
+    assert main(["compare", str(finished), str(other), "--output", str(tmp_path)]) == 2
+    assert f"{tmp_path} cannot be read or written: Is a directory" in capsys.readouterr().err
 
 
 def test_a_number_beside_another_key_is_no_sweep(finished, tmp_path):

@@ -59,3 +59,15 @@ def _read(address, process):
         except OSError:
             time.sleep(0.2)
     raise AssertionError("no answer")
+
+
+def test_a_port_that_cannot_be_had(finished, capsys):
+    pytest.importorskip("optuna_dashboard", reason="the dashboard is an extra")
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["dashboard", str(finished), "--port", str(port)]) == 2
+    captured = capsys.readouterr()
+    assert f"localhost:{port} must be free to serve on, but: Address already in use" in captured.err
+    assert captured.out == ""
+    assert main(["dashboard", str(finished), "--port", "99999"]) == 2
+    assert "--port must lie in 1 to 65535, but is 99999" in capsys.readouterr().err

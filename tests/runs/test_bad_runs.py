@@ -97,6 +97,7 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         ),
         (["--baselines.random_widths=-1"], "baselines.random_widths must be 0 or more, but is -1"),
         (["--data.num_workers=-1"], "data.num_workers must be 0 or more, but is -1"),
+        (["--search.algorithms=[trend,trend]"], "search.algorithms must hold each once, but is ['trend', 'trend']"),
         (["--data.num_train=0"], "data.num_train must be 1 or more, but is 0"),
         (["--data.validation_share=1"], "must lie between 0 and 1, but is 1"),
         (["--device=nowhere"], "device must be auto, cpu or one that PyTorch can use here, but 'nowhere' is not"),
@@ -217,3 +218,47 @@ def test_a_bug_shows_its_traceback(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: (tmp_path / "absent").read_text())
     with pytest.raises(FileNotFoundError):
         main(["run", str(recipe), "--output", str(tmp_path / "run"), "--quiet"])
+
+
+WEIRD = """
+from torch import nn
+
+class Answer(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.conv, self.head = kind, nn.Conv2d(1, 4, 3), nn.Linear(4, 10)
+
+    def forward(self, x):
+        y = self.head(self.conv(x).mean((2, 3)))
+        return {"dict": lambda: {"out": y}, "tuple": lambda: (y, y), "error": lambda: {}["absent"]}[self.kind]()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("dict", "must return one tensor of shape (batch, classes), but returns a dict"),
+        ("tuple", "but returns a tuple"),
+        ("error", "must take inputs of shape [1, 28, 28], but: KeyError: 'absent'"),
+    ],
+)
+def test_a_model_that_is_no_classifier(kind, message, tmp_path, capsys):
+    (tmp_path / "weird.py").write_text(WEIRD)
+    model = {"name": f"{tmp_path}/weird.py:Answer", "options": {"kind": kind}}
+    assert message in mistake(capsys, recipe_file(tmp_path, model=model))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("{size: 16}", "size must be height and width, as [64, 48], but is 16"),
+        ("{size: [16]}", "but is [16]"),
+        ("{size: [16, -1]}", "but is [16, -1]"),
+        ("{mean: 0.5}", "mean must have a number for each of 3 channels, but is 0.5"),
+        ("{std: [1, 0, 1]}", "std must be above 0, but is [1, 0, 1]"),
+        ("{cache_limit_bytes: big}", "cache_limit_bytes must be a number of bytes, 0 or more, but is 'big'"),
+    ],
+)
+def test_options_of_data_that_cannot_be_used(options, message, recipe, tmp_path, capsys):
+    source = f"--data.source=folder:{picture_folder(tmp_path / 'pictures')}"
+    assert message in mistake(capsys, recipe, source, f"--data.options={options}", *COLOUR, *SMALL)

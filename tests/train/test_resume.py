@@ -132,6 +132,21 @@ def test_a_signal_saves_first(number, tmp_path):
     assert told(tmp_path / "parts") == told(tmp_path / "whole")
 
 
+def stop_all() -> None:
+    """What a scheduler does: a SIGTERM to the training and to its loader's worker, here by the worker itself."""
+    os.kill(os.getppid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_to_all_processes_saves_first(tmp_path):
+    whole = trained(supernet_of(), tmp_path / "whole", data=Augmented(), **options())
+    stopped = Augmented(at=20, happens=stop_all)
+    with pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM after step"):
+        trained(supernet_of(), tmp_path / "parts", data=stopped, num_workers=1, **options())
+    parts = trained(supernet_of(), tmp_path / "parts", data=Augmented(), **options())
+    assert_same_state(parts, whole)
+
+
 def test_a_second_signal_does_not_wait(tmp_path):
     def twice():
         signal.raise_signal(signal.SIGINT)

@@ -41,13 +41,13 @@ def _compare(args: argparse.Namespace) -> None:
     from cafenet.report.drawing import save_figures
 
     comparison = read_comparison(args.runs)
-    console = Console()
+    console = Console(markup=False)  # names and paths may have brackets
     if len(comparison.keys) != len(shown_keys(comparison)):
         console.print(settings_table(comparison))
     console.print(comparison_table(comparison))
     for run in comparison.runs:
         for line in run.missing():
-            console.print(f"{run.name}: {line}", markup=False)
+            console.print(f"{run.name}: {line}")
     for line in sentences(comparison):
         console.print(line)
     write_text(args.output, comparison_html(comparison))

@@ -1,6 +1,7 @@
 """`cafenet dashboard`: Optuna's dashboard on the study of a run."""
 
 import argparse
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -47,5 +48,18 @@ def _dashboard(args: argparse.Namespace) -> None:
         from optuna_dashboard import run_server
     except ImportError as error:
         raise StoreError("the dashboard is an extra: pip install 'cafenet[dashboard]'") from error
+    _check_port(args.host, args.port)
     print(f"http://{args.host}:{args.port}/ shows {journal}; Ctrl-C ends it", flush=True)
     run_server(open_storage(journal), host=args.host, port=args.port)
+
+
+def _check_port(host: str, port: int) -> None:
+    """It must be free, which the server would say less clearly."""
+    if not 0 < port < 65536:
+        raise StoreError(f"--port must lie in 1 to 65535, but is {port}")
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        raise StoreError(
+            f"{host}:{port} must be free to serve on, but: {error.strerror}; give another --port"
+        ) from error

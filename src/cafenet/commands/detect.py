@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> None:
     recipe = load_detection_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
     rows = detect(recipe, directory, quiet=args.quiet)
-    console = Console()
+    console = Console(markup=False)  # descriptions and paths may have brackets
     console.print(results_table(rows, recipe.reference, title=recipe.description))
     for line in claims(rows):
         console.print(line)

@@ -118,4 +118,4 @@ def _inspect(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(as_document(inspection), indent=2))
     else:
-        print_inspection(inspection, Console())
+        print_inspection(inspection, Console(markup=False))

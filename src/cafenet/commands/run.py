@@ -58,7 +58,7 @@ def _run(args: argparse.Namespace) -> None:
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
     rows = run_recipe(recipe, directory, until=args.step, quiet=args.quiet)
-    console = Console()
+    console = Console(markup=False)  # descriptions and paths may have brackets
     if rows:
         console.print(results_table(rows, recipe.reference, title=recipe.description))
         for line in claims(rows):

@@ -9,7 +9,7 @@ from cafenet.data.folders import load_cifar10, load_cifar100, load_image_folder
 from cafenet.data.loaders import eval_loader, train_loader
 from cafenet.data.names import load_data
 from cafenet.data.npz import load_npz
-from cafenet.data.split import hold_out, stratified_split
+from cafenet.data.split import hold_out, stratified_sample, stratified_split
 
 __all__ = [
     "Augmentation",
@@ -25,6 +25,7 @@ __all__ = [
     "load_data",
     "load_image_folder",
     "load_npz",
+    "stratified_sample",
     "stratified_split",
     "to_rgb",
     "train_loader",

@@ -6,7 +6,7 @@ A name is `fashion`, which is always there, or `KIND:PATH`:
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -37,10 +37,38 @@ def load_data(name: str, **options: Any) -> DataSets:
         if unknown:
             raise DataError(f"{kind} data takes the options {', '.join(known)}, but got {', '.join(unknown)}")
         # lists are how YAML writes a size
-        return _KINDS[kind](path, **{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
+        options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+        _check_options(options)
+        return _KINDS[kind](path, **options)
     forms = ", ".join(["fashion", *(f"{known}:PATH" for known in _KINDS)])
     if name == "fashion":
         raise DataError(f"fashion takes no options, but got {', '.join(options)}")
     near = get_close_matches(kind, ["fashion", *_KINDS], n=1)
     hint = f"; did you mean {near[0]}?" if near and near[0] != kind else ""
     raise DataError(f"a data set must be one of {forms}, but got {name!r}{hint}")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Values that a reader can use."""
+    size = options.get("size")
+    if size is not None and not (_is_row(size, 2, int) and min(size) > 0):
+        raise DataError(f"size must be height and width, as [64, 48], but is {_shown(size)}")
+    for name in ("mean", "std"):
+        if name in options and not _is_row(options[name], 3, (int, float)):
+            raise DataError(f"{name} must have a number for each of 3 channels, but is {_shown(options[name])}")
+    if not all(value > 0 for value in options.get("std", ())):
+        raise DataError(f"std must be above 0, but is {_shown(options['std'])}")
+    limit = options.get("cache_limit_bytes", 0)
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit < 0:
+        raise DataError(f"cache_limit_bytes must be a number of bytes, 0 or more, but is {limit!r}")
+    if not isinstance(options.get("test_folder", ""), str):
+        raise DataError(f"test_folder must be a name, but is {options['test_folder']!r}")
+
+
+def _is_row(value: Any, length: int, kind: type | tuple[type, ...]) -> bool:
+    is_row = isinstance(value, tuple) and len(value) == length
+    return is_row and all(isinstance(each, kind) and not isinstance(each, bool) for each in value)
+
+
+def _shown(value: Any) -> str:
+    return repr(list(value) if isinstance(value, tuple) else value)

@@ -16,6 +16,8 @@ from torch import Tensor
 from cafenet.data.datasets import DataSets, ImageData, channel_statistics
 from cafenet.errors import DataError
 
+_MOST_CLASSES = 10**6
+
 _Arrays = dict[str, npt.NDArray[np.generic]]
 
 
@@ -46,7 +48,10 @@ def _read(path: Path, prefix: str) -> _Arrays:
         raise DataError(f"an npz data set must have a training and a test set, but no {path} exists")
     wanted = [prefix + "images", prefix + "labels"]
     try:
-        with np.load(path, allow_pickle=False) as file:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise DataError(f"{path} must be an npz file, as numpy.savez writes it, but holds a single array")
+        with loaded as file:
             missing = [name for name in wanted if name not in file.files]
             if missing:
                 found = ", ".join(file.files) or "nothing"
@@ -83,6 +88,12 @@ def _targets(arrays: _Arrays, path: Path) -> Tensor:
 def _classes(arrays: _Arrays, targets: Tensor) -> tuple[str, ...]:
     """The names, or numbers as names."""
     if "classes" in arrays:
+        if arrays["classes"].ndim != 1:
+            raise DataError(f"classes must be a list of names, but has shape {list(arrays['classes'].shape)}")
         return tuple(str(name) for name in arrays["classes"].tolist())
+    if targets.ndim == 1 and len(targets) and int(targets.max()) >= _MOST_CLASSES:
+        raise DataError(
+            f"labels must be below {_MOST_CLASSES:,}, but one is {int(targets.max()):,}; number the classes from 0 on"
+        )
     num_classes = targets.shape[1] if targets.ndim == 2 else max(0, int(targets.max())) + 1 if len(targets) else 0
     return tuple(map(str, range(num_classes)))

@@ -34,6 +34,22 @@ def stratified_split(targets: Tensor, share: float = 0.1, seed: int = 0) -> tupl
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
+def stratified_sample(targets: Tensor, number: int, seed: int = 0) -> IntArray:
+    """So many examples, sorted, of every class its share: of 200 and 100 images, 31 are 21 and 10."""
+    if targets.ndim == 2:
+        return stratified_split(targets, number / len(targets), seed)[1]
+    rng, labels = np.random.default_rng(seed), targets.numpy()
+    classes, counts = np.unique(labels, return_counts=True)
+    wanted = number * counts / len(labels)
+    taken = np.maximum(np.floor(wanted).astype(np.int64), int(number >= len(classes)))
+    while taken.sum() != number:  # by one each at most, but for rare classes
+        step = 1 if taken.sum() < number else -1
+        room = np.where((taken < counts) if step > 0 else (taken > 1), step * (wanted - taken), -np.inf)
+        taken[np.argmax(room)] += step
+    members = [rng.permutation(np.flatnonzero(labels == each))[:n] for each, n in zip(classes, taken, strict=True)]
+    return np.sort(np.concatenate(members))
+
+
 def _by_class(labels: Any, share: float, rng: np.random.Generator) -> IntArray:
     classes, counts = np.unique(labels, return_counts=True)
     single = classes[counts < 2].tolist()

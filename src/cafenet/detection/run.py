@@ -97,6 +97,8 @@ class _Workload:
         recipe = self.recipe
         if not recipe.seeds or len(set(recipe.seeds)) < len(recipe.seeds) or min(recipe.seeds) < 0:
             raise DetectionError(f"seeds must hold at least one, each once and not negative, but are {recipe.seeds}")
+        if recipe.train.seed:
+            raise DetectionError(f"train.seed must be left out, since seeds decides, but is {recipe.train.seed}")
         if recipe.samples < 0:
             raise DetectionError(f"samples must be 0 or more, but is {recipe.samples}")
         check_detector(recipe.detector)

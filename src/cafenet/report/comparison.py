@@ -38,6 +38,11 @@ class Line:
         """Of the final trainings, one for each accuracy."""
         return list(self.run.recipe.get("retrain", {}).get("seeds", []))
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is an accuracy for each seed; a run that is going on with more has those of before."""
+        return len(self.row.accuracies) == len(self.seeds)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -82,7 +87,7 @@ class Comparison:
         found = []
         for number, line in enumerate(self.own):
             same = [each for each in self.own[:number] if _kind(each.row) == _kind(line.row)]
-            if same and same[0].seeds == line.seeds:
+            if same and same[0].seeds == line.seeds and all(each.is_complete for each in (same[0], line)):
                 found.append((line, same[0], compare_paired(line.row.accuracies, same[0].row.accuracies)))
         return found
 

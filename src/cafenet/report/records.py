@@ -142,7 +142,7 @@ def read_trials(journal: Path) -> list[TrialRecord]:
     """The finished trials of a study, the oldest first."""
     if not journal.is_file():
         return []
-    storage = open_storage(journal)
+    storage = open_storage(journal, is_read_only=True)
     states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
     found = []
     for study in storage.get_all_studies():

@@ -11,10 +11,9 @@ from torch.utils.data import DataLoader
 
 from cafenet.calling import training_mode
 from cafenet.config import Recipe
-from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_split, to_rgb, train_loader
+from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
 from cafenet.distributed import processes
 from cafenet.errors import DataError, RecipeError
-from cafenet.evaluate import predictions
 from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
@@ -41,14 +40,7 @@ class Workload:
         """Everything that can be known before long work: names, data, labels, options, budgets, the smallest subnet."""
         self._check_options()
         batch = next(iter(self.loader(self.validation)))
-        try:
-            output, _ = predictions(self.model, [batch])
-        except (RuntimeError, ValueError) as error:
-            raise DataError(
-                f"the model {self.recipe.model.name} must take inputs of shape {list(batch[0].shape[1:])}, but: "
-                f"{str(error).splitlines()[0]}; see model.options, model.input_size and data.source"
-            ) from error
-        self._check_targets(output)
+        self._check_targets(self._output(batch[0].to(self.device)))
         build_supernet(self.model, self.space, self.recipe.supernet)
         for budget in self.budgets:
             self.feasible(budget)
@@ -63,6 +55,8 @@ class Workload:
             problems.append(f"retrain.seeds must hold at least one seed, each once, but is {list(seeds)}")
         if not recipe.search.algorithms:
             problems.append(f"search.algorithms must hold at least one of {', '.join(METHODS)}, but is empty")
+        if len(set(recipe.search.algorithms)) < len(recipe.search.algorithms):
+            problems.append(f"search.algorithms must hold each once, but is {list(recipe.search.algorithms)}")
         if recipe.retrain.teacher == "original" and not recipe.baselines.original:
             problems.append("retrain.teacher original needs baselines.original true, but it is false")
         teacher = recipe.retrain.teacher or ""
@@ -92,6 +86,26 @@ class Workload:
             problems.append(f"data.num_train must be 1 or more, but is {recipe.data.num_train}")
         if problems:
             raise RecipeError("; ".join(problems))
+
+    def _output(self, inputs: Tensor) -> Tensor:
+        """What the model says: one tensor with a row an example."""
+        name = self.recipe.model.name
+        try:
+            with training_mode(self.model, False), torch.no_grad():
+                output = self.model(inputs)
+        except Exception as error:  # whatever the user's forward raises
+            reason = (str(error).splitlines() or [""])[0]
+            raise DataError(
+                f"the model {name} must take inputs of shape {list(inputs.shape[1:])}, but: {type(error).__name__}: "
+                f"{reason}; see model.options, model.input_size and data.source"
+            ) from error
+        if not isinstance(output, Tensor) or output.ndim != 2:
+            found = list(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
+            raise RecipeError(
+                f"the model {name} of a recipe must return one tensor of shape (batch, classes), but returns {found}; "
+                "give a FACTORY whose forward does, or use cafenet.search with a loss and a metric of your own"
+            )
+        return output
 
     def _check_targets(self, output: Tensor) -> None:
         """Labels and outputs must fit each other and the loss."""
@@ -182,8 +196,7 @@ class Workload:
         data, wanted = self._data[0], self.recipe.data.num_train
         if wanted is None or wanted >= len(data):
             return data
-        _, sample = stratified_split(data.targets, wanted / len(data), self.recipe.data.split_seed)
-        return data.subset(sample)
+        return data.subset(stratified_sample(data.targets, wanted, self.recipe.data.split_seed))
 
     @cached_property
     def _sets(self) -> DataSets:

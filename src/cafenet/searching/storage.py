@@ -28,14 +28,18 @@ _MOST_ATTEMPTS = 10
 _RETRY_SECONDS = 0.3
 
 
-def open_storage(storage: str | Path) -> BaseStorage:
-    """A storage URL as Optuna takes it (`postgresql://...`, `sqlite:///...`), or the path of a journal file."""
+def open_storage(storage: str | Path, *, is_read_only: bool = False) -> BaseStorage:
+    """A storage URL as Optuna takes it (`postgresql://...`, `sqlite:///...`), or the path of a journal file.
+
+    is_read_only: for a journal that nothing will be written to, and that perhaps may not be.
+    """
     if "://" in str(storage):
         return _open_url(str(storage))
     path = Path(storage)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return JournalStorage(JournalFile(path))
+        if not is_read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return JournalStorage(JournalFile(path, "rb" if is_read_only else "a+b"))
     except (OSError, ValueError, KeyError) as error:
         raise StoreError(f"the journal {path} must be a readable and writable journal file, but: {error}") from error
 
@@ -82,11 +86,11 @@ def without_password(storage: str | Path) -> str:
 class JournalFile(BaseJournalBackend):
     """One operation a line. Reading goes on where it stopped; a line without an end is not there yet."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: str = "a+b") -> None:
         self._path = path
         self._offsets = [0]
         """Where line n begins, as far as lines were read."""
-        with path.open("a+b") as file:  # fails at once where it cannot be written
+        with path.open(mode) as file:  # fails at once where it cannot be written, if it is to be
             file.seek(0)
             _check_start(file.readline(_MOST_CHECKED), path)
 
