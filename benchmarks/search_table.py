@@ -123,7 +123,7 @@ def settle_on_table(table: Table, mode: str, percent: int, seed: int, most: int)
             while True:
                 proposal = proposals.send(table.searched(mode)[table.number(proposal.taken)])
         except StopIteration as end:
-            found.append(round(float(table.judged(mode)[table.number(end.value[0])]), 3))
+            found.append(round(float(table.judged(mode)[table.number(end.value(feasible)[0])]), 3))
     return found
 
 

@@ -21,6 +21,7 @@ from cafenet.importance import channels_before, importance_order, in_order, sort
 from cafenet.metrics import accuracy
 from cafenet.optim import ScheduleConfig
 from cafenet.scoring import ScoringConfig
+from cafenet.searching import latency_model, widths
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.result import SearchResult, read_result
@@ -155,6 +156,27 @@ def test_several_caps_are_approached_each_from_its_own_cost():
     assert first.budget.caps == (Cap("flops", 200.0), Cap("params", 40.0), Cap("latency_ms", 3.0))
     assert last.budget.caps == budget.caps
     assert (first.beta, last.beta) == (1.0, 0.25)
+
+
+def test_only_the_latency_that_was_asked_for_is_measured(tmp_path, monkeypatch):
+    """A width for the first stage's own cap would be refused, and with it the whole search."""
+
+    def channels(model, *_):
+        return float(model.one.out_channels + model.two.out_channels)
+
+    def measured(model, *_):
+        assert channels(model) <= 17, "the first stage is estimated at 16 to 18 of 20 ms, the second at 13 to 14"
+        return channels(model)
+
+    monkeypatch.setattr(latency_model, "measure_latency", channels)
+    monkeypatch.setattr(widths, "measure_latency", measured)
+    model, budget = built(), Budget("14ms", (Cap("latency_ms", 14.0),))
+    full = {"flops": FULL, "params": 1.0, "latency_ms": 20.0}
+    work = job(algorithm=Trend(samples=20))
+    found = search_in_stages(model, EXAMPLE, budget, work, StagesConfig(2, 1.0), tmp_path, full)
+    first, last = kept(tmp_path)
+    assert "latency_ms" not in first.costs
+    assert last.costs["latency_ms"] == sum(found.result.widths.values()) <= 14
 
 
 @pytest.mark.parametrize("options", [{"num_stages": 0}, {"alpha": 0.0}, {"alpha": float("nan")}])

@@ -123,7 +123,7 @@ def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, co
             for cap in budget.caps
         )
         text = budget.text if is_last else f"{budget.text} (stage {number} of {config.num_stages})"
-        stages.append(Stage(number, Budget(text, caps), beta / config.alpha ** (number - 1)))
+        stages.append(Stage(number, Budget(text, caps, is_on_the_way=not is_last), beta / config.alpha ** (number - 1)))
     return stages
 
 

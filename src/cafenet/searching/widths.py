@@ -20,13 +20,14 @@ from cafenet.examples import Data
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
-from cafenet.searching.algorithm import Algorithm, Proposals, SettledProposals
+from cafenet.searching.algorithm import Algorithm, Proposals, Settle, SettledProposals
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.contest import Contest
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.finalists import pick_best
 from cafenet.searching.latency import LatencySettings, measure_latency
 from cafenet.searching.latency_model import LatencyModel, fit_latency
+from cafenet.searching.meter import Meter
 from cafenet.searching.result import SearchResult
 from cafenet.searching.store import ScoredWidth, TrialStore
 from cafenet.searching.trend import Trend
@@ -133,31 +134,31 @@ class WidthSearch:
         total = self.algorithm.num_widths(feasible)
         progress = _Progress(total, f"search {budget.text}", quiet)
         contest = Contest(self.scorer, store, self._costs, name, progress)
-        measured: dict[str, float] = {}
+        meter = Meter(feasible, self._measured_ms) if budget.is_measured else None
         try:
-            settled = _drive(self.algorithm.proposals(feasible, np.random.default_rng((seed, 0))), contest)
+            settle = _drive(self.algorithm.proposals(feasible, np.random.default_rng((seed, 0))), contest)
             best = pick_best(
                 contest,
                 feasible,
                 np.random.default_rng((seed, 1)),
-                settled=settled,
+                settle=settle,
+                meter=meter,
                 min_usage=self.config.min_usage,
                 num_finalists=self.config.num_finalists,
-                refuses=partial(self._refusal, budget, measured),
             )
         finally:
             progress.close()
-        return self._result(best, budget, contest, feasible, measured)
+        return self._result(best, contest, feasible, meter)
 
-    def _result(
-        self, best: ScoredWidth, budget: Budget, contest: Contest, feasible: Feasible, measured: Mapping[str, float]
-    ) -> SearchResult:
+    def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> SearchResult:
         taken = np.array(best.taken, dtype=np.int64)
         subnet = self.scorer.subnet(taken, best.score.candidate)
         channels = {
             group.name: np.flatnonzero(np.isin(group.unit_of_channel, units)).tolist()
             for group, units in zip(self._space.groups, subnet.units, strict=True)
         }
+        budget = feasible.budget
+        measured = {} if meter is None else {"latency_ms": meter.measured_ms[best.taken]}
         return SearchResult(
             budget=budget.text,
             algorithm=self.algorithm.name,
@@ -166,7 +167,7 @@ class WidthSearch:
             score=best.score.value,
             metric=self.scorer.metric_name,
             costs={**best.costs, **measured},
-            usage=float(feasible.usage(taken[None])[0]),
+            usage=_usage(feasible, taken, measured),
             num_scored=len(contest.seen),
             num_dropped=sum(not each.score.is_complete for each in contest.seen.values()),
             seed=self.config.seed,
@@ -185,17 +186,9 @@ class WidthSearch:
             self._latency_model = fit_latency(self._space, self._bins, self._example(), self.latency)
         return self._latency_model.predict(widths)
 
-    def _refusal(self, budget: Budget, measured: dict[str, float], scored: ScoredWidth) -> str | None:
-        """The real latency of a pick decides where latency is capped."""
-        limit = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), math.inf)
-        if math.isinf(limit):
-            return None
-        taken = np.array(scored.taken, dtype=np.int64)
+    def _measured_ms(self, taken: IntArray) -> float:
         slim = self._space.extract(self._bins.widths(taken).tolist())
-        measured["latency_ms"] = measure_latency(slim, self._example(), self.latency)
-        if measured["latency_ms"] <= limit:
-            return None
-        return f"measured {measured['latency_ms']:.3g} ms, allowed {limit:.3g} ms"
+        return measure_latency(slim, self._example(), self.latency)
 
     def _example(self) -> object:
         return next(self.scorer.validation.batches(0, 1, 1))[0]
@@ -218,15 +211,24 @@ class WidthSearch:
         }
 
 
-def _drive(proposals: Proposals | SettledProposals, contest: Contest) -> IntArray | None:
-    """Score what is proposed until nothing more is; returns what the algorithm settles on, if it does."""
+def _usage(feasible: Feasible, taken: IntArray, measured: Mapping[str, float]) -> float:
+    """The share of the budget that a width uses, by what was measured where something was."""
+    widths = feasible.bins.widths(taken[None])
+    return max(
+        (measured[cap.cost] if cap.cost in measured else float(feasible.costs[cap.cost](widths)[0])) / cap.limit
+        for cap in feasible.budget.caps
+    )
+
+
+def _drive(proposals: Proposals | SettledProposals, contest: Contest) -> Settle | None:
+    """Score what is proposed until nothing more is; returns how the algorithm settles, if it does."""
     try:
         proposal = next(proposals)
         while True:
             proposal = proposals.send(contest.values(proposal))
     except StopIteration as end:
-        settled: IntArray | None = end.value
-        return settled
+        settle: Settle | None = end.value
+        return settle
 
 
 class _Progress:
