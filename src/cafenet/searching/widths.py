@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from torch import Tensor
 from cafenet.bins import IntArray
 from cafenet.errors import BudgetError
 from cafenet.examples import Data
+from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
-from cafenet.searching.algorithm import Algorithm, Proposals, Settle, SettledProposals
+from cafenet.searching.algorithm import Algorithm, Settle
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.contest import Contest
 from cafenet.searching.feasible import Feasible
@@ -31,7 +32,7 @@ from cafenet.searching.meter import Meter
 from cafenet.searching.result import SearchResult
 from cafenet.searching.store import ScoredWidth, TrialStore
 from cafenet.searching.trend import Trend
-from cafenet.searching.workers import local_workers
+from cafenet.searching.workers import local_workers, shared_storage
 from cafenet.supernet import Supernet
 
 
@@ -107,40 +108,34 @@ class WidthSearch:
     def run(
         self, budgets: Sequence[Budget], storage: str | Path | None, *, study: str = "widths", quiet: bool = False
     ) -> list[SearchResult]:
-        """Search each budget; with several workers, they do the same and share the scores."""
-        if self.config.num_workers > 1:
-            alone = WidthSearch(self.scorer, self.algorithm, replace(self.config, num_workers=1), self.latency)
-            alone._latency_model = self._latency_model
-            with local_workers(alone, budgets, storage, study, self.config.num_workers) as shared_storage:
-                return alone.run_alone(budgets, shared_storage, study=study, is_shared=True, quiet=quiet)
-        return self.run_alone(budgets, storage, study=study, is_shared=None, quiet=quiet)
+        """Search each budget; with several workers, helpers score what is proposed, too.
 
-    def run_alone(
-        self,
-        budgets: Sequence[Budget],
-        storage: str | Path | None,
-        *,
-        study: str = "widths",
-        is_shared: bool | None = None,
-        quiet: bool = False,
-    ) -> list[SearchResult]:
-        """What one worker does."""
-        store = TrialStore(storage, self._bins, self.identity(), name=study, is_shared=is_shared)
-        return [self._search(budget, store, quiet) for budget in budgets]
+        Ctrl-C and SIGTERM end it after the score that is being made; what the storage holds is not scored again.
+        """
+        allowed = [self._feasible(budget) for budget in budgets]  # latencies are measured before anything else runs
+        with shared_storage(storage, self.config.num_workers) as shared, graceful_stop() as stopped:
+            store = self._store(shared, study)
+            return [self._search(feasible, store, stopped, quiet) for feasible in allowed]
 
-    def _search(self, budget: Budget, store: TrialStore, quiet: bool) -> SearchResult:
-        feasible, seed = self._feasible(budget), self.config.seed
-        name = f"{self.algorithm!r} {budget.text} seed {seed} band {self.config.band}"
-        total = self.algorithm.num_widths(feasible)
-        progress = _Progress(total, f"search {budget.text}", quiet)
-        contest = Contest(self.scorer, store, self._costs, name, progress)
-        meter = Meter(feasible, self._measured_ms) if budget.is_measured else None
+    def help(self, budget: Budget, storage: str | Path, study: str) -> None:
+        """What a helper does: score what the search proposes, until nothing more is."""
+        feasible = self._feasible(budget)
+        contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget))
+        self._drive(feasible, contest)
+
+    def _search(self, feasible: Feasible, store: TrialStore, stopped: list[str], quiet: bool) -> SearchResult:
+        budget = feasible.budget
+        progress = _Progress(self.algorithm.num_widths(feasible), f"search {budget.text}", quiet)
+        check = partial(_stop, stopped)
+        contest = Contest(self.scorer, store, self._costs, self._name(budget), progress, check)
+        meter = Meter(feasible, partial(self._measured_ms, check)) if budget.is_measured else None
         try:
-            settle = _drive(self.algorithm.proposals(feasible, np.random.default_rng((seed, 0))), contest)
-            best = pick_best(
+            with local_workers(self, budget, store.storage, store.name, self.config.num_workers):
+                settle = self._drive(feasible, contest)
+            best = pick_best(  # helpers have ended: they would disturb what is measured
                 contest,
                 feasible,
-                np.random.default_rng((seed, 1)),
+                np.random.default_rng((self.config.seed, 1)),
                 settle=settle,
                 meter=meter,
                 min_usage=self.config.min_usage,
@@ -149,6 +144,25 @@ class WidthSearch:
         finally:
             progress.close()
         return self._result(best, contest, feasible, meter)
+
+    def _drive(self, feasible: Feasible, contest: Contest) -> Settle | None:
+        """Score what is proposed until nothing more is; returns how the algorithm settles, if it does."""
+        proposals = self.algorithm.proposals(feasible, np.random.default_rng((self.config.seed, 0)))
+        try:
+            proposal = next(proposals)
+            while True:
+                proposal = proposals.send(contest.values(proposal))
+        except StopIteration as end:
+            settle: Settle | None = end.value
+            return settle
+
+    def _store(self, storage: str | Path | None, study: str) -> TrialStore:
+        is_shared = True if self.config.num_workers > 1 else None
+        return TrialStore(storage, self._bins, self.identity(), name=study, is_shared=is_shared)
+
+    def _name(self, budget: Budget) -> str:
+        """What the trials of this search are known by."""
+        return f"{self.algorithm!r} {budget.text} seed {self.config.seed} band {self.config.band}"
 
     def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> SearchResult:
         taken = np.array(best.taken, dtype=np.int64)
@@ -186,7 +200,8 @@ class WidthSearch:
             self._latency_model = fit_latency(self._space, self._bins, self._example(), self.latency)
         return self._latency_model.predict(widths)
 
-    def _measured_ms(self, taken: IntArray) -> float:
+    def _measured_ms(self, check: Callable[[], None], taken: IntArray) -> float:
+        check()
         slim = self._space.extract(self._bins.widths(taken).tolist())
         return measure_latency(slim, self._example(), self.latency)
 
@@ -220,15 +235,10 @@ def _usage(feasible: Feasible, taken: IntArray, measured: Mapping[str, float]) -
     )
 
 
-def _drive(proposals: Proposals | SettledProposals, contest: Contest) -> Settle | None:
-    """Score what is proposed until nothing more is; returns how the algorithm settles, if it does."""
-    try:
-        proposal = next(proposals)
-        while True:
-            proposal = proposals.send(contest.values(proposal))
-    except StopIteration as end:
-        settle: Settle | None = end.value
-        return settle
+def _stop(stopped: list[str]) -> None:
+    """End the search where a signal has come."""
+    if stopped:
+        raise KeyboardInterrupt(f"stopped by {stopped[0]}; scores are kept, start again to continue")
 
 
 class _Progress:
