@@ -275,7 +275,7 @@ def run_supernet(
     missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
     if missing:
         scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, config=job.scoring)
-        search = WidthSearch(scorer, job.algorithm, job.search, job.latency)
+        search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / "latency.json")
         found = search.run(missing, directory / "trials.journal", quiet=job.quiet)
         for budget, result in zip(missing, found, strict=True):
             write_result(result, files[budget.text], asked)

@@ -89,8 +89,16 @@ class WidthSearch:
     """A search ready to run: in this process, or in several."""
 
     def __init__(
-        self, scorer: Scorer, algorithm: Algorithm, config: SearchConfig, latency: LatencySettings | None = None
+        self,
+        scorer: Scorer,
+        algorithm: Algorithm,
+        config: SearchConfig,
+        latency: LatencySettings | None = None,
+        *,
+        latency_file: Path | None = None,
     ) -> None:
+        """latency_file: where measured latencies are kept, so that a second start goes the way of the first."""
+        self._latency_file = latency_file
         self.scorer, self.algorithm, self.config = scorer, algorithm, config
         self.latency = latency or LatencySettings()
         self._space, self._bins = scorer.supernet.space, scorer.supernet.binned.bins
@@ -197,7 +205,9 @@ class WidthSearch:
 
     def _estimated_ms(self, widths: IntArray) -> FloatArray:
         if self._latency_model is None:
-            self._latency_model = fit_latency(self._space, self._bins, self._example(), self.latency)
+            self._latency_model = fit_latency(
+                self._space, self._bins, self._example(), self.latency, cache=self._latency_file, anywhere=True
+            )
         return self._latency_model.predict(widths)
 
     def _measured_ms(self, check: Callable[[], None], taken: IntArray) -> float:
