@@ -179,6 +179,33 @@ def test_only_the_latency_that_was_asked_for_is_measured(tmp_path, monkeypatch):
     assert last.costs["latency_ms"] == sum(found.result.widths.values()) <= 14
 
 
+@pytest.mark.parametrize(("share", "number"), [(0.3, 1), (0.8, 2)])
+def test_a_stage_within_a_latency_goes_on_with_what_it_measured_first(share, number, tmp_path, monkeypatch):
+    """Where a layer is slower at the second start, the same widths are scored and found nevertheless."""
+    slowness = [1.0]
+    monkeypatch.setattr(widths, "measure_latency", lambda model, *_: model.one.out_channels + model.two.out_channels)
+    monkeypatch.setattr(
+        latency_model,
+        "measure_latency",
+        lambda model, *_: model.one.out_channels + slowness[0] * model.two.out_channels,
+    )
+
+    def found(place, metric):
+        full = 8 + 12 * slowness[0]
+        budget, costs = Budget("70% latency", (Cap("latency_ms", 0.7 * full),)), {"flops": FULL, "latency_ms": full}
+        work = job(metric=metric, algorithm=Trend(samples=20))
+        return search_in_stages(built(), EXAMPLE, budget, work, StagesConfig(2, 1.0), place, costs)
+
+    uninterrupted = Measured()
+    found(tmp_path / "whole", uninterrupted)
+    with pytest.raises(KeyboardInterrupt):
+        found(tmp_path / "parts", Measured(round(share * uninterrupted.num_asked)))
+    assert len(list((tmp_path / "parts").glob("stage-*"))) == number
+    slowness[0] = 3.0
+    found(tmp_path / "parts", Measured())
+    assert kept(tmp_path / "parts")[number - 1] == kept(tmp_path / "whole")[number - 1]
+
+
 @pytest.mark.parametrize("options", [{"num_stages": 0}, {"alpha": 0.0}, {"alpha": float("nan")}])
 def test_impossible_stages(options):
     ((name, value),) = options.items()
