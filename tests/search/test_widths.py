@@ -415,7 +415,7 @@ def test_a_measured_latency_decides_and_the_next_best_is_tried(monkeypatch):
         channels = [model.one.out_channels, model.two.out_channels]
         return sum(channels) / 1000 + (1000 if channels[0] % 2 and channels != [8, 12] else 0)
 
-    def estimated(space, bins, example_inputs, settings):
+    def estimated(*_, **__):
         class Estimate:
             def predict(self, widths):
                 return widths.sum(axis=1) / 1000
