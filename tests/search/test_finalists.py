@@ -126,6 +126,14 @@ def test_an_estimate_that_is_too_low_is_corrected(settle, error):
         assert one > 2 * two  # as the trend wants them
 
 
+def test_settled_rows_that_are_always_the_same_are_narrowed_under_the_corrected_cap():
+    """An algorithm of one's own need not settle anew."""
+    space = estimated([400, 400], 200)
+    meter = Meter(space, lambda taken: 1.1 * taken.sum())
+    best, _ = picked(space, [[100, 100]], min_usage=0.99, settle=lambda within: np.array([[120, 80]]), meter=meter)
+    assert 0.95 * 200 <= 1.1 * sum(best) <= 200
+
+
 def test_a_correction_that_went_too_far_is_taken_back_in_part():
     """Above 180 bins everything takes 50% more: the first correction goes to 133, and 180 would do."""
     space = estimated([400, 400], 200)

@@ -33,8 +33,8 @@ Proposals: TypeAlias = Generator[Proposal, FloatArray, None]
 Settle: TypeAlias = Callable[[Feasible], IntArray]
 """The rows that an algorithm settles on, best first, under the budget that it searched or a tighter one."""
 
-SettledProposals: TypeAlias = Generator[Proposal, FloatArray, Settle]
-"""Proposals that return what they settle on, whatever the scores of these rows."""
+SettledProposals: TypeAlias = Generator[Proposal, FloatArray, IntArray | Settle]
+"""Such a one that returns the rows that it settles on, best first, or how it settles, whatever their scores."""
 
 
 class Algorithm(Protocol):

@@ -161,8 +161,8 @@ class WidthSearch:
             while True:
                 proposal = proposals.send(contest.values(proposal))
         except StopIteration as end:
-            settle: Settle | None = end.value
-            return settle
+            settled: IntArray | Settle | None = end.value
+            return (lambda within: settled) if isinstance(settled, np.ndarray) else settled
 
     def _store(self, storage: str | Path | None, study: str) -> TrialStore:
         is_shared = True if self.config.num_workers > 1 else None
