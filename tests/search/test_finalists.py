@@ -126,6 +126,17 @@ def test_an_estimate_that_is_too_low_is_corrected(settle, error):
         assert one > 2 * two  # as the trend wants them
 
 
+@pytest.mark.parametrize("settle", [None, by_trend])
+def test_an_estimate_is_corrected_where_another_cap_binds(settle):
+    """FLOPs allow 100 bins, which are estimated at a half of the latency and take twice as long as that allows."""
+    bins, cost = binned(400, 400), weighted(1.0, 1.0)
+    budget = Budget("b", (Cap("flops", 100.0), Cap("latency_ms", 200.0)))
+    space = Feasible(bins, {"flops": cost, "latency_ms": cost}, budget)
+    meter = Meter(space, lambda taken: 4.0 * taken.sum())
+    best, _ = picked(space, space.sample(20, np.random.default_rng(0)), min_usage=0.99, settle=settle, meter=meter)
+    assert 0.95 * 200 <= 4 * sum(best) <= 200
+
+
 def test_settled_rows_that_are_always_the_same_are_narrowed_under_the_corrected_cap():
     """An algorithm of one's own need not settle anew."""
     space = estimated([400, 400], 200)

@@ -53,8 +53,8 @@ def pick_best(
         return best
     kept: ScoredWidth | None = None
     for _ in range(_ROUNDS):
-        picks = islice(finalists(meter.within), _MEASURED_EACH)
-        found = next((scored for scored in picks if meter.keeps(np.array(scored.taken))), None)
+        fresh = (scored for scored in finalists(meter.within) if scored.taken not in meter.measured_ms)
+        found = next((each for each in islice(fresh, _MEASURED_EACH) if meter.keeps(np.array(each.taken))), None)
         kept = found or kept
         if not meter.correct(None if found is None else np.array(found.taken)):
             break

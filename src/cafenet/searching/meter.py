@@ -16,7 +16,7 @@ from cafenet.searching.feasible import Feasible
 from cafenet.searching.store import Key, key_of
 
 _STEEPEST = 0.8
-"""Of the cap before, at least: on a busy machine a measurement can be off by more than any estimate is."""
+"""Of what was refused, at least: on a busy machine a measurement can be off by more than any estimate is."""
 _NEAR, _FINEST = 0.95, 0.01
 """A pick that takes that share of what is allowed is good enough, and so is a cap that is known to that share of it."""
 
@@ -33,6 +33,7 @@ class Meter:
         self._measure = measure
         self._cap_ms = self._least_refused = self.limit_ms
         self._most_kept: float | None = None
+        self._estimates: list[float] = []
         self._ratios: list[float] = []
 
     def keeps(self, taken: IntArray) -> bool:
@@ -40,7 +41,8 @@ class Meter:
         key = key_of(taken)
         if key not in self.measured_ms:
             self.measured_ms[key] = self._measure(taken)
-            self._ratios.append(self.measured_ms[key] / self._estimate_ms(taken))
+            self._estimates.append(self._estimate_ms(taken))
+            self._ratios.append(self.measured_ms[key] / self._estimates[-1])
         return self.measured_ms[key] <= self.limit_ms
 
     def _estimate_ms(self, taken: IntArray) -> float:
@@ -61,8 +63,8 @@ class Meter:
             cap_ms = (self._most_kept + self._least_refused) / 2
             is_open = self._least_refused - self._most_kept > 2 * _FINEST * self.limit_ms
         else:
-            cap_ms = max(self.limit_ms / min(self._ratios, default=np.inf), _STEEPEST * self._cap_ms)
             is_open = bool(self._ratios)
+            cap_ms = max(self.limit_ms / min(self._ratios), _STEEPEST * max(self._estimates)) if is_open else 0.0
         return is_open and self._set(cap_ms)
 
     def _set(self, cap_ms: float) -> bool:
@@ -72,7 +74,7 @@ class Meter:
             self.within = Feasible(self.within.bins, self.within.costs, replace(budget, caps=caps), self.within.band)
         except BudgetError:  # the smallest subnet is above it
             return False
-        self._cap_ms, self._ratios = cap_ms, []
+        self._cap_ms, self._estimates, self._ratios = cap_ms, [], []
         return True
 
     def likely_first(self, rows: list[IntArray]) -> list[IntArray]:
