@@ -21,6 +21,7 @@ from cafenet.importance import channels_before, importance_order, in_order, sort
 from cafenet.metrics import accuracy
 from cafenet.optim import ScheduleConfig
 from cafenet.scoring import ScoringConfig
+from cafenet.searching import latency_model, widths
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.result import SearchResult, read_result
@@ -155,6 +156,54 @@ def test_several_caps_are_approached_each_from_its_own_cost():
     assert first.budget.caps == (Cap("flops", 200.0), Cap("params", 40.0), Cap("latency_ms", 3.0))
     assert last.budget.caps == budget.caps
     assert (first.beta, last.beta) == (1.0, 0.25)
+
+
+def test_only_the_latency_that_was_asked_for_is_measured(tmp_path, monkeypatch):
+    """A width for the first stage's own cap would be refused, and with it the whole search."""
+
+    def channels(model, *_):
+        return float(model.one.out_channels + model.two.out_channels)
+
+    def measured(model, *_):
+        assert channels(model) <= 17, "the first stage is estimated at 16 to 18 of 20 ms, the second at 13 to 14"
+        return channels(model)
+
+    monkeypatch.setattr(latency_model, "measure_latency", channels)
+    monkeypatch.setattr(widths, "measure_latency", measured)
+    model, budget = built(), Budget("14ms", (Cap("latency_ms", 14.0),))
+    full = {"flops": FULL, "params": 1.0, "latency_ms": 20.0}
+    work = job(algorithm=Trend(samples=20))
+    found = search_in_stages(model, EXAMPLE, budget, work, StagesConfig(2, 1.0), tmp_path, full)
+    first, last = kept(tmp_path)
+    assert "latency_ms" not in first.costs
+    assert last.costs["latency_ms"] == sum(found.result.widths.values()) <= 14
+
+
+@pytest.mark.parametrize(("share", "number"), [(0.3, 1), (0.8, 2)])
+def test_a_stage_within_a_latency_goes_on_with_what_it_measured_first(share, number, tmp_path, monkeypatch):
+    """Where a layer is slower at the second start, the same widths are scored and found nevertheless."""
+    slowness = [1.0]
+    monkeypatch.setattr(widths, "measure_latency", lambda model, *_: model.one.out_channels + model.two.out_channels)
+    monkeypatch.setattr(
+        latency_model,
+        "measure_latency",
+        lambda model, *_: model.one.out_channels + slowness[0] * model.two.out_channels,
+    )
+
+    def found(place, metric):
+        full = 8 + 12 * slowness[0]
+        budget, costs = Budget("70% latency", (Cap("latency_ms", 0.7 * full),)), {"flops": FULL, "latency_ms": full}
+        work = job(metric=metric, algorithm=Trend(samples=20))
+        return search_in_stages(built(), EXAMPLE, budget, work, StagesConfig(2, 1.0), place, costs)
+
+    uninterrupted = Measured()
+    found(tmp_path / "whole", uninterrupted)
+    with pytest.raises(KeyboardInterrupt):
+        found(tmp_path / "parts", Measured(round(share * uninterrupted.num_asked)))
+    assert len(list((tmp_path / "parts").glob("stage-*"))) == number
+    slowness[0] = 3.0
+    found(tmp_path / "parts", Measured())
+    assert kept(tmp_path / "parts")[number - 1] == kept(tmp_path / "whole")[number - 1]
 
 
 @pytest.mark.parametrize("options", [{"num_stages": 0}, {"alpha": 0.0}, {"alpha": float("nan")}])

@@ -123,7 +123,7 @@ def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, co
             for cap in budget.caps
         )
         text = budget.text if is_last else f"{budget.text} (stage {number} of {config.num_stages})"
-        stages.append(Stage(number, Budget(text, caps), beta / config.alpha ** (number - 1)))
+        stages.append(Stage(number, Budget(text, caps, is_on_the_way=not is_last), beta / config.alpha ** (number - 1)))
     return stages
 
 
@@ -160,6 +160,7 @@ def search_in_stages(
 
     A second call continues where the first one stopped. The channels of the result are the original model's.
     """
+    budget, full_costs = _as_measured_first(budget, full_costs, job.latency, directory)
     current, weights, whole = model, model, model
     original = trace(model, example_inputs, freeze=job.freeze)
     kept: dict[str, list[int]] = {}
@@ -187,6 +188,25 @@ def search_in_stages(
     # Cut from the original model in one go, so that a file of it says so.
     slim = rebuild(model, named_tensors(slim), getattr(original.extract(channels=kept), RECORD))
     return StagesResult(replace(result, channels=kept, widths=widths), slim, place)
+
+
+def _as_measured_first(
+    budget: Budget, full_costs: Mapping[str, float], settings: LatencySettings, directory: Path
+) -> tuple[Budget, Mapping[str, float]]:
+    """The cap on latency and the full model's that a directory began with: other ones would lead to other widths."""
+    limit_ms = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), None)
+    if limit_ms is None:
+        return budget, full_costs
+    note = directory / "latencies.json"
+    asked = {"budget": budget.text, "settings": asdict(settings)}
+    measured = {"limit_ms": limit_ms, "full_ms": full_costs["latency_ms"]}
+    before = json.loads(note.read_text()) if note.exists() else {}
+    if before.get("asked") == asked:
+        measured = before["measured"]
+    else:
+        write_json(note, {"asked": asked, "measured": measured})
+    caps = tuple(Cap(cap.cost, measured["limit_ms"] if cap.cost == "latency_ms" else cap.limit) for cap in budget.caps)
+    return replace(budget, caps=caps), {**full_costs, "latency_ms": measured["full_ms"]}
 
 
 def _narrowed_space(
@@ -273,7 +293,7 @@ def run_supernet(
         budget.text: directory / f"result-{_file_name(job.algorithm.name, budget.text)}.json" for budget in budgets
     }
     scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
-    search = WidthSearch(scorer, job.algorithm, job.search, job.latency)
+    search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / "latency.json")
     asked = _asked(job, search.identity())
     missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
     if missing:

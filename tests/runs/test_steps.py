@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 from tiny import contents, num_steps, run
 from tiny import without_latency as timeless
+from torch import nn
 
 from cafenet import trainer
 from cafenet.cli import main
 from cafenet.errors import RecipeError
+from cafenet.recipes import load_recipe
 from cafenet.report.records import read_run
 from cafenet.runs import finals
+from cafenet.runs import run as steps
 from cafenet.runs.entries import Entry, read_entries, write_entries
+from cafenet.runs.workload import Workload
 from cafenet.scoring import Scorer
+from cafenet.searching import latency_model, widths
 
 
 def test_both_supernets_begin_with_one_full_network(recipe, tmp_path, monkeypatch):
@@ -156,3 +161,66 @@ def test_verbose_says_what_a_run_begins_with(recipe, tmp_path, capsys):
     assert "fashion: 130 training, 20 validation, 2000 test examples" in told
     assert main(["train", str(recipe), *flags, "--quiet"]) == 0
     assert "width groups" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def slowness(monkeypatch):
+    """Of the second layer; a channel of the first takes a millisecond."""
+    slowness = [1.0]
+
+    def measured(model, *_):
+        one, two = (each.out_channels for each in model.modules() if isinstance(each, nn.Conv2d))
+        return one + slowness[0] * two
+
+    for module in (latency_model, widths, steps):
+        monkeypatch.setattr(module, "measure_latency", measured)
+    return slowness
+
+
+WITHIN_LATENCY = ["--search.budget=14ms", "--baselines.fixed=false", "--baselines.original=false"]
+
+
+@pytest.mark.parametrize("budget", ["14ms", "70% latency"])
+def test_a_run_within_a_latency_goes_on_with_what_it_measured_first(budget, slowness, recipe, tmp_path, monkeypatch):
+    """Measured anew at the second start, the budget or the baselines would be others."""
+    output, flags = tmp_path / "run", [*WITHIN_LATENCY, f"--search.budget={budget}"]
+    flags += ["--baselines.random_widths=2", "--baselines.random_epochs=1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(finals, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(recipe, output, *flags)
+    first = read_entries(output)
+    assert [entry.method for entry in first] == ["Uniform", "Random", "CafeNet-E"]
+    slowness[0] = 1.5
+    results = run(recipe, output, *flags)
+    assert read_entries(output) == first
+    for each, entry in zip(results["rows"], first, strict=True):
+        assert each["widths"] == {name: len(channels) for name, channels in entry.channels.items()}
+        assert sum(each["widths"].values()) <= 14
+    limits = [Workload(load_recipe(str(recipe), flags), output).budgets[0].caps[0].limit for _ in range(2)]
+    assert limits == [14.0, 14.0]
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_rows_describe_the_models_that_were_trained(slowness, recipe, tmp_path):
+    """Without its measurements, a finished run finds other baselines than those that it has trained."""
+    output = tmp_path / "run"
+    results, before = run(recipe, output, *WITHIN_LATENCY), read_entries(output)
+    (output / "latency.json").unlink(missing_ok=True)
+    slowness[0] = 1.5
+    again = run(recipe, output, *WITHIN_LATENCY)
+    assert read_entries(output)[0] != before[0]
+    assert timeless(again) == timeless(results)
+
+
+def test_a_refused_start_changes_no_measurements(slowness, recipe, tmp_path):
+    output = tmp_path / "run"
+    run(recipe, output, *WITHIN_LATENCY, step="train")
+    kept = contents(output, "latency.json")
+    assert kept
+    with pytest.raises(RecipeError, match="holds a run of another recipe"):
+        run(recipe, output, *WITHIN_LATENCY, "--search.latency.batch_size=2", step="train")
+    assert contents(output, "latency.json") == kept

@@ -19,9 +19,11 @@ from cafenet.errors import StoreError
 from cafenet.metrics import accuracy
 from cafenet.models.factory import import_source
 from cafenet.scoring import Scorer, ScoringConfig
+from cafenet.searching import widths
+from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.result import read_result, write_result
-from cafenet.searching.store import TrialStore
+from cafenet.searching.store import TrialStore, _birth
 from cafenet.searching.widths import SearchConfig, WidthSearch
 
 ALGORITHM = Evolution(population=12, iterations=4, num_parents=4)
@@ -152,6 +154,94 @@ def test_two_workers_score_each_width_once_also_when_one_is_killed(dies, monkeyp
         assert len(scored) == len(found)
     else:
         assert 0 < len(scored) < len(found)
+
+
+class Estimate:
+    """Of latency: a millisecond a channel, as it was measured before helpers began."""
+
+    def predict(self, widths):
+        return widths.sum(axis=1).astype(float)
+
+
+def test_workers_share_one_estimate_of_latency_and_picks_are_measured_without_them(monkeypatch, tmp_path):
+    works, fits, helpers = tmp_path / "helper-works", [], []
+    for name, value in (("PID", str(os.getpid())), ("HELPER_WORKS", str(works)), ("HELPER_DIES", "no")):
+        monkeypatch.setenv(f"TEST_{name}", value)
+
+    def measured(model, *_):
+        helpers.append(multiprocessing.active_children())
+        return float(model.one.out_channels + model.two.out_channels)
+
+    monkeypatch.setattr(widths, "fit_latency", lambda *_, **__: fits.append(1) or Estimate())
+    monkeypatch.setattr(widths, "measure_latency", measured)
+    score = Scorer.score
+
+    def waits_for_help(self, *args, **options):
+        until = time.monotonic() + 120
+        while not works.exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        return score(self, *args, **options)
+
+    monkeypatch.setattr(Scorer, "score", waits_for_help)
+    keeps_all = replace(SCORING, drop_below=1e9)
+    search = search_of(tiny(beta=0.5), friendly_accuracy, replace(CONFIG, num_workers=2), keeps_all)
+    journal = tmp_path / "trials.journal"
+    (result,) = search.run([Budget("12ms", (Cap("latency_ms", 12.0),))], journal, quiet=True)
+    assert result.costs["latency_ms"] <= 12
+    assert fits == [1]
+    assert helpers == [[]]
+    store = TrialStore(journal, search.scorer.supernet.binned.bins, search.identity())
+    assert len({each.taken for each in store.all() if not each.is_exact}) == result.num_scored  # nobody had another way
+
+
+def telling_accuracy(output, target):
+    """Where asked to, leaves the number of the process that scores as the name of a file, and waits for another one."""
+    if "TEST_PIDS" in os.environ:
+        pids, until = Path(os.environ["TEST_PIDS"]), time.monotonic() + 60
+        (pids / str(os.getpid())).touch()
+        while len(list(pids.iterdir())) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.002)
+        if str(os.getpid()) != os.environ["TEST_PID"] and pids.with_name("stopped").exists():
+            time.sleep(60)  # a helper that does not end by itself
+    return accuracy(output, target)
+
+
+def run_telling(pids, *args):
+    os.environ.update(TEST_PIDS=str(pids), TEST_PID=str(os.getpid()))
+    run(*args)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_helpers_end_with_a_search_that_is_stopped_and_its_scores_are_kept(number, tmp_path):
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    keeps_all = replace(SCORING, drop_below=1e9)
+    search = search_of(tiny(beta=0.5), telling_accuracy, replace(CONFIG, num_workers=2), keeps_all)
+    saved, journal, result = (tmp_path / name for name in ("search.pt", "trials.journal", "result.json"))
+    torch.save(search, saved)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["cafenet.searching.widths"])
+    process = context.Process(target=run_telling, args=(pids, saved, journal, result))
+    process.start()
+    wait_for(lambda: len(list(pids.iterdir())) == 2 and num_lines(journal) > 8, process)
+    pids.with_name("stopped").touch()
+    os.kill(process.pid, number)
+    process.join(60)
+    assert process.exitcode == (1 if number == signal.SIGTERM else -number)  # 1: KeyboardInterrupt
+    (helper,) = {int(path.name) for path in pids.iterdir()} - {process.pid}
+    until = time.monotonic() + 20
+    while _birth(helper) is not None:
+        assert time.monotonic() < until, "the helper runs on"
+        time.sleep(0.01)
+    assert not result.exists()
+    num_before = len(TrialStore(journal, search.scorer.supernet.binned.bins, search.identity()).all())
+    assert num_before > 0
+    alone = search_of(tiny(beta=0.5), telling_accuracy, CONFIG, keeps_all)
+    (expected,) = alone.run(alone.budgets("50%"), None, quiet=True)
+    (resumed,) = alone.run(alone.budgets("50%"), journal, quiet=True)
+    assert resumed == expected
 
 
 def test_workers_import_a_metric_from_a_file_by_path(tmp_path, monkeypatch):

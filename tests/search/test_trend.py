@@ -22,7 +22,7 @@ def settled(algorithm, space, value, seed=0):
         while True:
             proposal = search.send(value(proposal.taken))
     except StopIteration as end:
-        return end.value
+        return end.value(space)
 
 
 def law(taken, worths=WORTHS):

@@ -9,6 +9,7 @@ from cafenet.atomic import write_json
 from cafenet.config import Recipe
 from cafenet.description import describe_space
 from cafenet.distributed import processes
+from cafenet.extract import RECORD, SlimRecord
 from cafenet.runs.directory import RunDirectory
 from cafenet.runs.entries import Entry, baseline_entries, searched_entries, write_entries
 from cafenet.runs.finals import final_model, load_final
@@ -31,9 +32,10 @@ def run_recipe(
 
     Everything that can be wrong is checked before the first long step. The rows are empty before `evaluate`.
     """
-    workload = Workload(recipe, quiet=quiet)
+    workload = Workload(recipe, directory, quiet=quiet)
     workload.check()
     place = RunDirectory(directory, recipe, command)
+    workload.keep_latencies()
     bins = build_bins(workload.space, recipe.supernet)
     attributes = workload.test.classes if workload.test.is_multi_label else None
     write_json(directory / "space.json", describe_space(workload.space, bins, attributes))
@@ -104,9 +106,9 @@ def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
     """What an entry costs, counted on the final model itself, and what it reached."""
     recipe = workload.recipe
     evaluations = [final_model(workload, entry, seed, directory) for seed in recipe.retrain.seeds]
-    widths = {group.name: group.channels for group in workload.space.groups}
-    widths |= {name: len(kept) for name, kept in (entry.channels or {}).items()}
     model = load_final(workload, entry, recipe.retrain.seeds[0], directory)
+    record: SlimRecord = getattr(model, RECORD)
+    widths = {group.name: group.channels for group in workload.space.groups} | dict(record.widths)
     attributes = [each["per_attribute"] for each in evaluations if "per_attribute" in each]
     top5 = [each["top5"] for each in evaluations if "top5" in each]
     return Row(

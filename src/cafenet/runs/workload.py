@@ -1,7 +1,8 @@
 """What a recipe names, made real: the model, its width space, the data, the budgets; mistakes are found here."""
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,7 @@ from cafenet.retrain import check_plain_training
 from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.latency import measure_latency
-from cafenet.searching.latency_model import LatencyModel, fit_latency
+from cafenet.searching.latency_model import LatencyModel, fit_latency, write_latency
 from cafenet.space import WidthSpace
 from cafenet.stages import Job
 from cafenet.supernet_config import build_bins, build_supernet
@@ -33,8 +33,10 @@ from cafenet.train import check_training
 class Workload:
     """The parts of a run, each built once when it is first needed."""
 
-    def __init__(self, recipe: Recipe, *, quiet: bool = False) -> None:
+    def __init__(self, recipe: Recipe, directory: Path | None = None, *, quiet: bool = False) -> None:
+        """directory: of the run; what was measured there before is not measured again."""
         self.recipe, self.quiet = recipe, quiet
+        self._latency_file = None if directory is None else directory / "latency.json"
 
     def check(self) -> None:
         """Everything that can be known before long work: names, data, labels, options, budgets, the smallest subnet."""
@@ -239,8 +241,7 @@ class Workload:
 
     @cached_property
     def budgets(self) -> list[Budget]:
-        measure = partial(measure_latency, self.model, self.example, self.recipe.search.latency)
-        return parse_budgets(self.recipe.search.budget, self.space, full_latency_ms=measure)
+        return parse_budgets(self.recipe.search.budget, self.space, full_latency_ms=lambda: self._latency_model.full_ms)
 
     def feasible(self, budget: Budget) -> Feasible:
         """The widths under a budget, in the bins of the first stage."""
@@ -253,8 +254,17 @@ class Workload:
 
     @cached_property
     def _latency_model(self) -> LatencyModel:
-        bins = build_bins(self.space, self.recipe.supernet)
-        return fit_latency(self.space, bins, self.example, self.recipe.search.latency)
+        bins, settings = build_bins(self.space, self.recipe.supernet), self.recipe.search.latency
+        return fit_latency(
+            self.space, bins, self.example, settings, cache=self._latency_file, anywhere=True, is_written=False
+        )
+
+    def keep_latencies(self) -> None:
+        """Write what was measured into the run directory: a second start has the same budgets and baselines."""
+        if self._latency_file is not None and any(
+            cap.cost == "latency_ms" for each in self.budgets for cap in each.caps
+        ):
+            write_latency(self._latency_model, self._latency_file)
 
     def full_costs(self, budget: Budget) -> dict[str, float]:
         """What the network costs as it is, for every cap of a budget."""

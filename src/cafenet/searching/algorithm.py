@@ -1,6 +1,6 @@
 """What every search algorithm is: a generator that proposes width vectors and is told their scores."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -30,8 +30,11 @@ class Proposal:
 Proposals: TypeAlias = Generator[Proposal, FloatArray, None]
 """Yields proposals, receives the scores of their rows (higher is better). The highest score wins."""
 
-SettledProposals: TypeAlias = Generator[Proposal, FloatArray, IntArray]
-"""Such a one that returns the rows that it settles on, best first, whatever their scores."""
+Settle: TypeAlias = Callable[[Feasible], IntArray]
+"""The rows that an algorithm settles on, best first, under the budget that it searched or a tighter one."""
+
+SettledProposals: TypeAlias = Generator[Proposal, FloatArray, IntArray | Settle]
+"""Such a one that returns the rows that it settles on, best first, or how it settles, whatever their scores."""
 
 
 class Algorithm(Protocol):

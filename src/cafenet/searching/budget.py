@@ -49,6 +49,13 @@ class Budget:
 
     text: str
     caps: tuple[Cap, ...]
+    is_on_the_way: bool = False
+    """To the budget that was asked for, as in a stage that is not the last: no latency is measured for it."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a result must keep a latency when it is measured."""
+        return not self.is_on_the_way and any(cap.cost == "latency_ms" for cap in self.caps)
 
 
 def parse_budget(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], float] | None = None) -> Budget:

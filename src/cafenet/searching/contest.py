@@ -40,9 +40,11 @@ class Contest:
         costs: Callable[[IntArray], Mapping[str, float]],
         search: str,
         on_scored: Callable[[ScoredWidth], None] = lambda scored: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        """check: is called after every score and while others are waited for; what it raises ends the search."""
         self._scorer, self._store, self._costs, self._search = scorer, store, costs, search
-        self._on_scored = on_scored
+        self._on_scored, self._check = on_scored, check
         self.seen: dict[tuple[int, ...], ScoredWidth] = {}
         self.num_scored = 0
         """Widths that were scored now, not found in the store."""
@@ -79,6 +81,7 @@ class Contest:
                 if scored is not None:
                     found[number] = scored
                     self._on_scored(scored)
+                    self._check()
             if len(found) == before:
                 self._wait()
         return [found[number] for number in range(len(rows))]
@@ -96,9 +99,11 @@ class Contest:
         if scored.score.is_complete:
             rivals.append(scored)
         self._on_scored(scored)
+        self._check()
 
     def _wait(self) -> None:
         """Until other workers have written something."""
+        self._check()
         time.sleep(_POLL_SECONDS)
         self._store.refresh()
 

@@ -31,6 +31,7 @@ from cafenet.space import WidthSpace
 FORMAT = "cafenet-latency"
 FORMAT_VERSION = 1
 
+_OF_MACHINE = ("device_name", "torch")
 _RIDGE = 1.0  # holds the rates of single widths back: two dozen noisy measurements say little about each of them
 
 
@@ -41,6 +42,14 @@ class LatencyModel:
     space: WidthSpace
     widths: IntArray = field(repr=False)
     latency_ms: FloatArray = field(repr=False)
+    key: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What the measurements depend on, as a file of them says it."""
+
+    @property
+    def full_ms(self) -> float:
+        """What the full model takes, as it was measured."""
+        full = [group.channels for group in self.space.groups]
+        return float(self.latency_ms[(self.widths == full).all(axis=1)][0])
 
     def predict(self, widths: IntArray) -> FloatArray:
         """Milliseconds of every row of an (N, groups) array; never less for a larger width."""
@@ -78,23 +87,32 @@ def fit_latency(
     num_measured: int = 24,
     seed: int = 0,
     cache: str | os.PathLike[str] | None = None,
+    anywhere: bool = False,
+    is_written: bool = True,
 ) -> LatencyModel:
     """Measure the smallest, the full and random width vectors, and fit an estimate to them.
 
     cache: a JSON file of measurements. It is used if it belongs to the same space, bins, inputs, settings, device and
-    options, and written anew if it does not.
+    options, and written anew if it does not and `is_written`.
+    anywhere: use it also if another machine or version of PyTorch has measured, so that what began there goes on.
     """
     if num_measured < 3:
         raise BudgetError(f"an estimate of latency needs at least 3 measured width vectors, but got {num_measured}")
     key = _key(space, bins, example_inputs, settings) | {"num_measured": num_measured, "seed": seed}
-    known = _read(Path(cache), key) if cache is not None else None
+    known = _read(Path(cache), key, _OF_MACHINE if anywhere else ()) if cache is not None else None
     if known is not None:
         return LatencyModel(space, *known)
     widths = bins.widths(_spread(bins.num_bins, num_measured, np.random.default_rng(seed)))
     times = [measure_latency(space.extract(row), example_inputs, settings) for row in widths.tolist()]
-    if cache is not None:
-        _write(Path(cache), {"key": key, "widths": widths.tolist(), "latency_ms": times})
-    return LatencyModel(space, widths, np.array(times))
+    model = LatencyModel(space, widths, np.array(times), key)
+    if cache is not None and is_written:
+        write_latency(model, cache)
+    return model
+
+
+def write_latency(model: LatencyModel, path: str | os.PathLike[str]) -> None:
+    """Write a file that `fit_latency` takes as its cache."""
+    _write(Path(path), {"key": model.key, "widths": model.widths.tolist(), "latency_ms": model.latency_ms.tolist()})
 
 
 def _fitted(terms: FloatArray, latency_ms: FloatArray) -> FloatArray:
@@ -137,17 +155,21 @@ def _device_name(device: torch.device) -> str:
     return named[0] if named else platform.processor() or platform.machine()
 
 
-def _read(path: Path, key: dict[str, Any]) -> tuple[IntArray, FloatArray] | None:
-    """The measurements in a file; None if there are none, or others."""
+def _read(
+    path: Path, key: dict[str, Any], without: tuple[str, ...]
+) -> tuple[IntArray, FloatArray, dict[str, Any]] | None:
+    """The measurements in a file; None if there are none, or others. without: parts of the key that may differ."""
     if not path.exists():
         return None
     try:
         content = json.loads(path.read_text())
         if content["format"] != FORMAT:
             raise ValueError(f"format must be {FORMAT!r}")
-        if content["format_version"] != FORMAT_VERSION or content["key"] != key:
+        before = dict(content["key"])
+        if content["format_version"] != FORMAT_VERSION or before | {name: key[name] for name in without} != key:
             return None
-        return np.array(content["widths"], dtype=np.int64), np.array(content["latency_ms"], dtype=np.float64)
+        widths, times = np.array(content["widths"], dtype=np.int64), np.array(content["latency_ms"], dtype=np.float64)
+        return widths, times, before
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BudgetError(
             f"{path} must be a file of latencies, but is not ({error}); remove it or use another"

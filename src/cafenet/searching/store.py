@@ -59,7 +59,7 @@ class TrialStore:
     ) -> None:
         """identity: what must be equal for scores to be the same; is_shared: claim widths before scoring them (by
         default where the storage is a URL); stale_seconds: age at which the claim of another machine is given up."""
-        self.bins, self.name = bins, name
+        self.bins, self.name, self.storage = bins, name, storage
         self.is_shared = "://" in str(storage) if is_shared is None else is_shared
         self._stale_seconds = stale_seconds
         self._distributions: dict[str, BaseDistribution] = {

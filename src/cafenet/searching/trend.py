@@ -70,18 +70,19 @@ class Trend:
         return min(self.samples + len(self._way), feasible.bins.search_space_size)
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> SettledProposals:
-        """One proposal, none of which may be dropped; another on the way that the fit shows; returns best first."""
+        """One proposal, none of which may be dropped; another on the way that the fit shows; settles on its end."""
         taken = distinct(sample_balanced(feasible, self.samples, self.spread, rng))
         values = yield Proposal(taken, num_kept=len(taken), label="width")
         logarithms = np.log(feasible.bins.widths(taken))
         worths = fit_worths(logarithms, values)
         error = float(np.std(values - logarithms @ worths))
-        liked = {tuple(rows[0]): rows for rows in (best_of_trend(feasible, worths, farthest) for farthest in self._way)}
+        liked = {tuple(best_of_trend(feasible, worths, farthest)[0]): farthest for farthest in self._way}
         on_the_way = np.array(list(liked), dtype=np.int64)
         values = yield Proposal(on_the_way, num_kept=len(on_the_way), is_own_contest=True, label="on the way")
         is_cliff = values < values[0] - _CLIFF * error
         last = int(np.argmax(is_cliff)) - 1 if is_cliff.any() else len(values) - 1
-        return list(liked.values())[last]
+        farthest = list(liked.values())[last]
+        return lambda within: best_of_trend(within, worths, farthest)
 
 
 def sample_balanced(feasible: Feasible, n: int, spread: float, rng: np.random.Generator) -> IntArray:

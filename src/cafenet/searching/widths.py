@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,23 @@ from cafenet.bins import IntArray
 from cafenet.errors import BudgetError
 from cafenet.examples import Data
 from cafenet.importance import constants
+from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
 from cafenet.plain import plain_numbers
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
-from cafenet.searching.algorithm import Algorithm, Proposals, SettledProposals
+from cafenet.searching.algorithm import Algorithm, Settle
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.contest import Contest
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.finalists import pick_best
 from cafenet.searching.latency import LatencySettings, measure_latency
 from cafenet.searching.latency_model import LatencyModel, fit_latency
+from cafenet.searching.meter import Meter
 from cafenet.searching.result import SearchResult
 from cafenet.searching.store import ScoredWidth, TrialStore
 from cafenet.searching.trend import Trend
-from cafenet.searching.workers import local_workers
+from cafenet.searching.workers import local_workers, shared_storage
 from cafenet.supernet import LossFunction, Supernet
 
 
@@ -93,8 +95,16 @@ class WidthSearch:
     """A search ready to run: in this process, or in several."""
 
     def __init__(
-        self, scorer: Scorer, algorithm: Algorithm, config: SearchConfig, latency: LatencySettings | None = None
+        self,
+        scorer: Scorer,
+        algorithm: Algorithm,
+        config: SearchConfig,
+        latency: LatencySettings | None = None,
+        *,
+        latency_file: Path | None = None,
     ) -> None:
+        """latency_file: where measured latencies are kept, so that a second start goes the way of the first."""
+        self._latency_file = latency_file
         self.scorer, self.algorithm, self.config = scorer, algorithm, config
         self.latency = latency or LatencySettings()
         self._space, self._bins = scorer.supernet.space, scorer.supernet.binned.bins
@@ -112,58 +122,71 @@ class WidthSearch:
     def run(
         self, budgets: Sequence[Budget], storage: str | Path | None, *, study: str = "widths", quiet: bool = False
     ) -> list[SearchResult]:
-        """Search each budget; with several workers, they do the same and share the scores."""
-        if self.config.num_workers > 1:
-            alone = WidthSearch(self.scorer, self.algorithm, replace(self.config, num_workers=1), self.latency)
-            alone._latency_model = self._latency_model
-            with local_workers(alone, budgets, storage, study, self.config.num_workers) as shared_storage:
-                return alone.run_alone(budgets, shared_storage, study=study, is_shared=True, quiet=quiet)
-        return self.run_alone(budgets, storage, study=study, is_shared=None, quiet=quiet)
+        """Search each budget; with several workers, helpers score what is proposed, too.
 
-    def run_alone(
-        self,
-        budgets: Sequence[Budget],
-        storage: str | Path | None,
-        *,
-        study: str = "widths",
-        is_shared: bool | None = None,
-        quiet: bool = False,
-    ) -> list[SearchResult]:
-        """What one worker does."""
-        store = TrialStore(storage, self._bins, self.identity(), name=study, is_shared=is_shared)
-        return [self._search(budget, store, quiet) for budget in budgets]
+        Ctrl-C and SIGTERM end it after the score that is being made; what the storage holds is not scored again.
+        """
+        allowed = [self._feasible(budget) for budget in budgets]  # latencies are measured before anything else runs
+        with shared_storage(storage, self.config.num_workers) as shared, graceful_stop() as stopped:
+            store = self._store(shared, study)
+            return [self._search(feasible, store, stopped, quiet) for feasible in allowed]
 
-    def _search(self, budget: Budget, store: TrialStore, quiet: bool) -> SearchResult:
-        feasible, seed = self._feasible(budget), self.config.seed
-        name = f"{self.algorithm!r} {budget.text} seed {seed} band {self.config.band}"
-        total = self.algorithm.num_widths(feasible)
-        progress = _Progress(total, f"search {budget.text}", quiet)
-        contest = Contest(self.scorer, store, self._costs, name, progress)
-        measured: dict[str, float] = {}
+    def help(self, budget: Budget, storage: str | Path, study: str) -> None:
+        """What a helper does: score what the search proposes, until nothing more is."""
+        feasible = self._feasible(budget)
+        contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget))
+        self._drive(feasible, contest)
+
+    def _search(self, feasible: Feasible, store: TrialStore, stopped: list[str], quiet: bool) -> SearchResult:
+        budget = feasible.budget
+        progress = _Progress(self.algorithm.num_widths(feasible), f"search {budget.text}", quiet)
+        check = partial(_stop, stopped)
+        contest = Contest(self.scorer, store, self._costs, self._name(budget), progress, check)
+        meter = Meter(feasible, partial(self._measured_ms, check)) if budget.is_measured else None
         try:
-            settled = _drive(self.algorithm.proposals(feasible, np.random.default_rng((seed, 0))), contest)
-            best = pick_best(
+            with local_workers(self, budget, store.storage, store.name, self.config.num_workers):
+                settle = self._drive(feasible, contest)
+            best = pick_best(  # helpers have ended: they would disturb what is measured
                 contest,
                 feasible,
-                np.random.default_rng((seed, 1)),
-                settled=settled,
+                np.random.default_rng((self.config.seed, 1)),
+                settle=settle,
+                meter=meter,
                 min_usage=self.config.min_usage,
                 num_finalists=self.config.num_finalists,
-                refuses=partial(self._refusal, budget, measured),
             )
         finally:
             progress.close()
-        return self._result(best, budget, contest, feasible, measured)
+        return self._result(best, contest, feasible, meter)
 
-    def _result(
-        self, best: ScoredWidth, budget: Budget, contest: Contest, feasible: Feasible, measured: Mapping[str, float]
-    ) -> SearchResult:
+    def _drive(self, feasible: Feasible, contest: Contest) -> Settle | None:
+        """Score what is proposed until nothing more is; returns how the algorithm settles, if it does."""
+        proposals = self.algorithm.proposals(feasible, np.random.default_rng((self.config.seed, 0)))
+        try:
+            proposal = next(proposals)
+            while True:
+                proposal = proposals.send(contest.values(proposal))
+        except StopIteration as end:
+            settled: IntArray | Settle | None = end.value
+            return (lambda within: settled) if isinstance(settled, np.ndarray) else settled
+
+    def _store(self, storage: str | Path | None, study: str) -> TrialStore:
+        is_shared = True if self.config.num_workers > 1 else None
+        return TrialStore(storage, self._bins, self.identity(), name=study, is_shared=is_shared)
+
+    def _name(self, budget: Budget) -> str:
+        """What the trials of this search are known by."""
+        return f"{self.algorithm!r} {budget.text} seed {self.config.seed} band {self.config.band}"
+
+    def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> SearchResult:
         taken = np.array(best.taken, dtype=np.int64)
         subnet = self.scorer.subnet(taken, best.score.candidate)
         channels = {
             group.name: np.flatnonzero(np.isin(group.unit_of_channel, units)).tolist()
             for group, units in zip(self._space.groups, subnet.units, strict=True)
         }
+        budget = feasible.budget
+        measured = {} if meter is None else {"latency_ms": meter.measured_ms[best.taken]}
         return SearchResult(
             budget=budget.text,
             algorithm=self.algorithm.name,
@@ -172,7 +195,7 @@ class WidthSearch:
             score=best.score.value,
             metric=self.scorer.metric_name,
             costs={**best.costs, **measured},
-            usage=float(feasible.usage(taken[None])[0]),
+            usage=_usage(feasible, taken, measured),
             num_scored=len(contest.seen),
             num_dropped=sum(not each.score.is_complete for each in contest.seen.values()),
             seed=self.config.seed,
@@ -188,20 +211,15 @@ class WidthSearch:
 
     def _estimated_ms(self, widths: IntArray) -> FloatArray:
         if self._latency_model is None:
-            self._latency_model = fit_latency(self._space, self._bins, self._example(), self.latency)
+            self._latency_model = fit_latency(
+                self._space, self._bins, self._example(), self.latency, cache=self._latency_file, anywhere=True
+            )
         return self._latency_model.predict(widths)
 
-    def _refusal(self, budget: Budget, measured: dict[str, float], scored: ScoredWidth) -> str | None:
-        """The real latency of a pick decides where latency is capped."""
-        limit = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), math.inf)
-        if math.isinf(limit):
-            return None
-        taken = np.array(scored.taken, dtype=np.int64)
+    def _measured_ms(self, check: Callable[[], None], taken: IntArray) -> float:
+        check()
         slim = self._space.extract(self._bins.widths(taken).tolist())
-        measured["latency_ms"] = measure_latency(slim, self._example(), self.latency)
-        if measured["latency_ms"] <= limit:
-            return None
-        return f"measured {measured['latency_ms']:.3g} ms, allowed {limit:.3g} ms"
+        return measure_latency(slim, self._example(), self.latency)
 
     def _example(self) -> object:
         return next(self.scorer.validation.batches(0, 1, 1))[0]
@@ -224,15 +242,19 @@ class WidthSearch:
         }
 
 
-def _drive(proposals: Proposals | SettledProposals, contest: Contest) -> IntArray | None:
-    """Score what is proposed until nothing more is; returns what the algorithm settles on, if it does."""
-    try:
-        proposal = next(proposals)
-        while True:
-            proposal = proposals.send(contest.values(proposal))
-    except StopIteration as end:
-        settled: IntArray | None = end.value
-        return settled
+def _usage(feasible: Feasible, taken: IntArray, measured: Mapping[str, float]) -> float:
+    """The share of the budget that a width uses, by what was measured where something was."""
+    widths = feasible.bins.widths(taken[None])
+    return max(
+        (measured[cap.cost] if cap.cost in measured else float(feasible.costs[cap.cost](widths)[0])) / cap.limit
+        for cap in feasible.budget.caps
+    )
+
+
+def _stop(stopped: list[str]) -> None:
+    """End the search where a signal has come."""
+    if stopped:
+        raise KeyboardInterrupt(f"stopped by {stopped[0]}; scores are kept, start again to continue")
 
 
 class _Progress:

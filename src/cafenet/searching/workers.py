@@ -1,8 +1,11 @@
 """Workers on one machine: processes that run the same search on the same study and divide the machine's threads."""
 
 import multiprocessing
+import os
 import pickle
+import signal
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,28 +23,40 @@ if TYPE_CHECKING:
 
 
 @contextmanager
+def shared_storage(storage: str | Path | None, num_workers: int) -> Iterator[str | Path | None]:
+    """The storage itself; where several workers need one and there is none, a journal for as long as this lasts."""
+    if storage is not None or num_workers == 1:
+        yield storage
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory) / "trials.journal"
+
+
+@contextmanager
 def local_workers(
-    search: "WidthSearch", budgets: Sequence[Budget], storage: str | Path | None, study: str, num_workers: int
-) -> Iterator[str | Path]:
-    """Start num_workers - 1 helpers; the caller is the last worker and ends them. Gives the storage they share.
+    search: "WidthSearch", budget: Budget, storage: str | Path | None, study: str, num_workers: int
+) -> Iterator[None]:
+    """Start num_workers - 1 helpers; the caller is the last worker and ends them, and they end when it dies.
 
     A worker that dies is missed by nobody: its claim is taken over, and at the end there is a warning. The search goes
     to the helpers in a file that they map into memory, because shared tensors take an open file each.
     """
+    if num_workers == 1:
+        yield
+        return
     threads_before = torch.get_num_threads()
     num_threads = max(1, threads_before // num_workers)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory:
-        shared = storage if storage is not None else Path(directory) / "trials.journal"
         path = Path(directory) / "search.pt"
         _save(search, path)
-        args = (path, imported_files(), budgets, shared, study, num_threads)
+        args = (path, imported_files(), budget, storage, study, num_threads)
         helpers = [context.Process(target=_help, args=args, daemon=True) for _ in range(num_workers - 1)]
         try:
             for helper in helpers:
                 helper.start()
             torch.set_num_threads(num_threads)
-            yield shared
+            yield
         finally:
             torch.set_num_threads(threads_before)
             started = [helper for helper in helpers if helper.pid is not None]
@@ -66,14 +81,22 @@ def _save(search: "WidthSearch", path: Path) -> None:
         ) from error
 
 
-def _help(
-    path: Path, files: Sequence[str], budgets: Sequence[Budget], storage: str | Path, study: str, num_threads: int
-) -> None:
+def _help(path: Path, files: Sequence[str], budget: Budget, storage: str | Path, study: str, num_threads: int) -> None:
     """What a helper runs; files: those by which the model or the metric was imported."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the caller ends this one
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(num_threads)
     with ExitStack() as stack:
         for file in files:
             with suppress(ModelNameError):  # of another model, perhaps; what this one lacks is said when it is read
                 stack.enter_context(import_source(file))
         search: WidthSearch = torch.load(path, mmap=True, weights_only=False)  # written by who started this process
-        search.run_alone(budgets, storage, study=study, is_shared=True, quiet=True)
+        search.help(budget, storage, study)
+
+
+def _end_with_parent() -> None:
+    """Nobody ends this process when its parent is killed; its claim is given up by whoever goes on with the study."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
