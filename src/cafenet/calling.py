@@ -98,13 +98,14 @@ def copied(tree: Any) -> Any:
 
 def tensors_of(output: Any) -> Iterator[Tensor]:
     """All tensors in what a model returns, also inside objects of the user's own classes."""
-    stack, met = [output], set()
+    stack: list[Any] = [output]
+    met: dict[int, Any] = {}  # holds what was met: the id of a part made on the fly would be given to the next one
     while stack:
         value = stack.pop()
         if isinstance(value, Tensor):
             yield value
         elif not isinstance(value, (str, bytes, type, nn.Module)) and id(value) not in met:
-            met.add(id(value))
+            met[id(value)] = value
             stack += reversed(_parts(value))
 
 
