@@ -2,7 +2,7 @@
 
 import copy
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
@@ -176,16 +176,43 @@ def run_with(
     return output
 
 
+_OF_EVERY_MODULE = vars(nn.Module()).keys() - {"_buffers"}
+"""Hooks, parameters and submodules: no forward adds any, and looking through them would take most of the time."""
+
+
 @contextmanager
 def unchanged(model: nn.Module) -> Iterator[None]:
-    """Give every module its attributes back: a forward may keep a table, which has no values or another width here."""
-    before = [(held, dict(held)) for module in model.modules() for held in (vars(module), module._buffers)]
+    """Give every module its attributes back: a forward may keep a table, which has no values or another width here.
+
+    Dicts, lists and sets among them, also inside each other, get their contents back: `self.tables[size] = ...`.
+    """
+    attributes = [vars(module) for module in model.modules()]
+    inside = (value for held in attributes for name, value in held.items() if name not in _OF_EVERY_MODULE)
+    before = [
+        (held, dict(held) if isinstance(held, dict) else list(held)) for held in (*attributes, *_containers(inside))
+    ]
     try:
         yield
     finally:
         for held, content in before:
             held.clear()
-            held.update(content)
+            if isinstance(held, list):
+                held.extend(content)
+            else:
+                held.update(content)
+
+
+def _containers(values: Iterable[Any]) -> Iterator[Any]:
+    """All dicts, lists and sets among the values and inside each other, each once."""
+    stack, met = list(values), set()
+    while stack:
+        value = stack.pop()
+        if not isinstance(value, (dict, list, set, tuple)) or id(value) in met:
+            continue
+        met.add(id(value))
+        if not isinstance(value, tuple):
+            yield value
+        stack += value.values() if isinstance(value, dict) else value
 
 
 @contextmanager

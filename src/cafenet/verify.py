@@ -15,7 +15,17 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from cafenet.calling import call, call_arguments, copied, named_tensors, tensors_of, to_meta, training_mode, uncompiled
+from cafenet.calling import (
+    call,
+    call_arguments,
+    copied,
+    named_tensors,
+    tensors_of,
+    to_meta,
+    training_mode,
+    uncompiled,
+    unchanged,
+)
 from cafenet.extract import extract
 from cafenet.layout import Cut, Subnet, cuts
 from cafenet.slicing import Harness, slice_tensors
@@ -54,13 +64,14 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
             continue
         break
     result = Verification(trials, dtype)
-    for _ in range(trials):
-        for check, mixing in ((_check_extracted, True), (_check_masked, False)):
-            subnet = _random_subnet(space, rng, mixing)
-            try:
-                check(space, tensors, inputs, subnet, result)
-            except Exception as error:  # a subnet that cannot run is what this function is here to find
-                result.problems.append(f"a subnet raised {type(error).__name__}: {error}")
+    with unchanged(space.model):  # a hook that is a closure is not copied: the slim model's writes into the user's
+        for _ in range(trials):
+            for check, mixing in ((_check_extracted, True), (_check_masked, False)):
+                subnet = _random_subnet(space, rng, mixing)
+                try:
+                    check(space, tensors, inputs, subnet, result)
+                except Exception as error:  # a subnet that cannot run is what this function is here to find
+                    result.problems.append(f"a subnet raised {type(error).__name__}: {error}")
     return result
 
 
