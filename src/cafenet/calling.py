@@ -120,11 +120,26 @@ def _parts(value: Any) -> list[Any]:
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
-    with unchanged(model), uncompiled():
+    with unchanged(model), as_written():
         return run_with(model, dict(tensors), args, kwargs)
 
 
-def uncompiled() -> AbstractContextManager[Any]:
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Run the ops that a model's code names: nothing compiled, and attention without its fused path.
+
+    That path hides the products of a whole layer in one op, and makes nested tensors, which have no sizes, of padding.
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with _uncompiled():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
     """Run compiled parts of a model as they were written.
 
     An attempt to compile under a dispatch mode fails, and torch.compile never tries that code again.

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 from cafenet.calling import (
+    as_written,
     call,
     call_arguments,
     copied,
@@ -23,7 +24,6 @@ from cafenet.calling import (
     tensors_of,
     to_meta,
     training_mode,
-    uncompiled,
     unchanged,
 )
 from cafenet.extract import extract
@@ -82,7 +82,7 @@ def _check_extracted(
     in_place = _run_cut(space, tensors, inputs, chosen)
     widths = {g.name: u.size * g.divisor for g, u in zip(space.groups, subnet.units, strict=True)}
     slim = extract(space.model, space.layout, subnet, widths, {}, tensors=tensors)
-    with torch.no_grad(), training_mode(slim, False), uncompiled():
+    with torch.no_grad(), training_mode(slim, False), as_written():
         args, kwargs = copied(inputs)
         extracted = slim(*args, **kwargs)
     error = _difference(in_place, extracted, result)

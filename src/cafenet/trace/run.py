@@ -192,7 +192,7 @@ class ModulePaths:
 
 
 class EagerMode(TorchDispatchMode):
-    """A dispatch mode that torch.compile need not be kept away from, as nothing is compiled (see `uncompiled`).
+    """A dispatch mode that torch.compile need not be kept away from, as nothing is compiled (see `as_written`).
 
     To keep it away, PyTorch would import torch._dynamo, which takes a second.
     """
