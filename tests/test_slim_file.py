@@ -102,6 +102,16 @@ def test_tied_weights_stay_tied(tmp_path: Path):
     assert loaded(x).equal(slim(x))
 
 
+def test_a_graph_module_after_training(tmp_path: Path):
+    """Its own deepcopy, on which training works, takes over only what its graph names."""
+    slim = cafenet.trace(torch.fx.symbolic_trace(Net()), TWO_IMAGES).extract(WIDTHS)
+    examples = [(torch.rand(3, 8, 8), n % 5) for n in range(4)]
+    trained = cafenet.train_model(slim, TWO_IMAGES, examples, cafenet.TrainConfig(epochs=1, batch_size=4), quiet=True)
+    cafenet.save(trained, tmp_path / "slim.pt")
+    x = torch.rand(3, 3, 8, 8)
+    assert cafenet.load(tmp_path / "slim.pt", torch.fx.symbolic_trace(Net())).eval()(x).equal(trained.eval()(x))
+
+
 def test_wrappers_are_taken_off(slim: nn.Module, tmp_path: Path):
     cafenet.save(nn.DataParallel(slim), tmp_path / "slim.pt")
     x = torch.rand(3, 3, 8, 8)

@@ -16,6 +16,9 @@ from cafenet.errors import TraceError
 Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
 """For each tensor's name, the module dictionaries and keys under which it hangs."""
 
+RECORD = "_cafenet_record"
+"""The attribute under which a slim model holds its SlimRecord (see `extract`)."""
+
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The user's own module inside DataParallel, DDP or torch.compile; scripted and sharded ones are refused."""
@@ -65,7 +68,10 @@ def copy_of(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
         for tensor in tensors_of(vars(module)):
             if not tensor.is_leaf:
                 memo.setdefault(id(tensor), tensor.detach().clone())
-    return copy.deepcopy(model, memo)
+    copied = copy.deepcopy(model, memo)
+    if hasattr(model, RECORD):  # a torch.fx.GraphModule copies only what its graph names
+        setattr(copied, RECORD, getattr(model, RECORD))
+    return copied
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cafenet.calling import copy_of, named_tensors
+from cafenet.calling import RECORD, copy_of, named_tensors
 from cafenet.errors import WidthError
 from cafenet.layout import Layout, Subnet, cuts
 from cafenet.slicing import AttributeValues, attribute_values, slice_tensors
-
-RECORD = "_cafenet_record"
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from cafenet.calling import named_tensors, unwrap
+from cafenet.calling import RECORD, named_tensors, unwrap
 from cafenet.errors import SlimFileError
-from cafenet.extract import RECORD, SlimRecord, rebuild
+from cafenet.extract import SlimRecord, rebuild
 
 FORMAT = "cafenet-slim"
 FORMAT_VERSION = 1
