@@ -79,6 +79,15 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
+def unsaved_buffers(model: nn.Module) -> set[str]:
+    """Names of buffers that a state dict leaves out (`persistent=False`), whether they are there already or not."""
+    return {
+        f"{path}.{name}" if path else name
+        for path, module in model.named_modules()
+        for name in module._non_persistent_buffers_set
+    }
+
+
 def to_meta(tree: Any) -> Any:
     """Tensors without values, of the same shape, strides and type."""
     return tree_map(lambda leaf: _meta_like(leaf) if isinstance(leaf, Tensor) else leaf, tree)

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from cafenet.calling import call_arguments, copy_of, training_mode, unwrap
+from cafenet.calling import call_arguments, copy_of, named_tensors, training_mode, unwrap
 from cafenet.errors import ExportError
 from cafenet.slim_file import load, save
 
@@ -62,8 +62,9 @@ def _full_size(model: nn.Module, path: Path) -> nn.Module:
     """A model of the full size, for reading back: the slim one with tensors of the shapes that the file names."""
     shapes = torch.load(path, weights_only=True)["full_shapes"]
     full = copy_of(model)
-    for name, tensor in [*full.named_parameters(), *full.named_buffers()]:
-        tensor.data = torch.zeros(shapes[name], dtype=tensor.dtype, device=tensor.device)
+    for name, tensor in named_tensors(full).items():
+        if name in shapes:  # else a table that a forward made on first use
+            tensor.data = torch.zeros(shapes[name], dtype=tensor.dtype, device=tensor.device)
     return full
 
 
