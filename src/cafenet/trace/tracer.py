@@ -32,7 +32,8 @@ def trace(
     example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments; FLOPs are counted for
         exactly these, so use a batch of one.
     freeze: name patterns (`"head"`, `"*.se"`): widths of layers with such a name, or inside such a module, stay. The
-        exact name of a layer freezes that layer's output width even if the group is named after another layer.
+        exact name of a layer freezes that layer's output width even if the group is named after another layer, as it
+        is for a depthwise convolution or a norm. A pattern that would freeze nothing is an error.
     min_width: the smallest width of each group: an int counts channels, a float below 1 is a share of the group.
     rules: op rules to add or replace, by aten op; see CONTRIBUTING.md.
     verify: run the model once more with every group cut differently and compare the shape of every intermediate
