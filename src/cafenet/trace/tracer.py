@@ -12,6 +12,7 @@ from cafenet.errors import TraceError
 from cafenet.space import WidthSpace
 from cafenet.trace.build import build_space
 from cafenet.trace.check import find_faults
+from cafenet.trace.forwards import expect_own_forwards
 from cafenet.trace.freezing import freeze_named, freeze_whole_modules
 from cafenet.trace.rules import RuleTable
 from cafenet.trace.run import Rule
@@ -62,6 +63,7 @@ def find_space(
     """The same, where perhaps nothing may vary."""
     min_width = _checked_min_width(min_width)
     model = unwrap(model)
+    expect_own_forwards(model)
     args, kwargs = call_arguments(example_inputs)
     atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules))
     freeze_whole_modules(model, atoms)
