@@ -100,7 +100,7 @@ def test_encoder_and_decoder():
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_encoder_with_padding(batch: int):
-    """In eval mode PyTorch packs the tokens that are not padding into a nested tensor, and runs each layer as one op."""
+    """In eval mode PyTorch packs what is not padding into a nested tensor, and runs each layer as one op."""
     model = Forward(
         lambda net, x: net.head(net.encoder(net.embed(x), src_key_padding_mask=x == 0)[:, 0]),
         embed=nn.Embedding(20, 8),
