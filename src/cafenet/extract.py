@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.prune import BasePruningMethod
 
 from cafenet.calling import RECORD, copy_of, named_tensors, unsaved_buffers
 from cafenet.errors import WidthError
@@ -57,5 +58,15 @@ def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord)
     slim = copy_of(model, memo)
     for (path, attribute), value in record.attributes.items():
         setattr(slim.get_submodule(path), attribute, value)
+    _compute_pruned_weights(slim)
     setattr(slim, RECORD, record)
     return slim
+
+
+def _compute_pruned_weights(slim: nn.Module) -> None:
+    """torch's pruning keeps `weight` as a plain tensor, which has the old size until the next forward computes it."""
+    for module in slim.modules():
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, BasePruningMethod):
+                with torch.no_grad():
+                    hook(module, ())
