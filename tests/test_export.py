@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,70 @@ def test_every_output_counts():
     assert math.isnan(export._difference([good, good], [good, torch.tensor([1.0, torch.nan])]))
 
 
+def test_what_is_not_a_finite_float():
+    numbers, infinite = torch.tensor([1, 2]), torch.tensor([1.0, -torch.inf])
+    assert export._difference([numbers, numbers > 1], [numbers, numbers > 1]) == 0
+    assert export._difference([numbers], [numbers + 1]) == export._difference([numbers > 1], [numbers > 0]) == math.inf
+    assert export._difference([infinite], [infinite]) == 0
+    assert export._difference([infinite], [-infinite]) == export._difference([infinite], [torch.ones(2)]) == math.inf
+    assert export._difference([2 * infinite], [torch.tensor([1.0, -torch.inf])]) == 0.5
+    assert export._difference([torch.ones(2), torch.ones(0, 3)], [torch.ones(2), torch.ones(0, 3)]) == 0
+
+
+@dataclass
+class Answer:
+    scores: Tensor
+
+
+class Answering(nn.Module):
+    def __init__(self, answer) -> None:
+        super().__init__()
+        self.answer = answer
+        self.one, self.head = nn.Conv2d(3, 8, 1), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor):
+        return self.answer(self.head(self.one(x).relu().mean((2, 3))))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda scores: {"scores": scores, "is_positive": scores > 0},
+        lambda scores: (scores, scores.argmax(1)),
+        lambda scores: scores.masked_fill(torch.tensor([False, True, False, False]), -torch.inf),
+        lambda scores: (scores, scores.new_zeros(0, 4)),
+    ],
+    ids=["bool", "int", "infinite", "empty"],
+)
+def test_outputs_of_all_kinds(answer, ending, tmp_path):
+    slim = cafenet.trace(Answering(answer), EXAMPLE).extract([3])
+    assert export_model(slim, EXAMPLE, tmp_path / f"slim.{ending}") < 1e-5
+
+
+def test_outputs_in_an_object_of_the_users_class(changed, tmp_path):
+    slim = cafenet.trace(Answering(Answer), EXAMPLE).extract([3])
+    with pytest.raises(ExportError, match=r"differs by 0\.\d+ of the largest"):
+        export_model(slim, EXAMPLE, tmp_path / "slim.pt")
+
+
+def test_a_model_without_outputs_is_refused(tmp_path):
+    slim = cafenet.trace(Answering(lambda scores: None), EXAMPLE).extract()
+    with pytest.raises(ExportError, match="is compared by its outputs, but this one returns no values"):
+        export_model(slim, EXAMPLE, tmp_path / "slim.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["pt", "pt2"])
+def test_a_forward_that_writes_into_its_input(ending, tmp_path):
+    class Normalising(Answering):
+        def forward(self, x: Tensor):
+            return super().forward(x.sub_(0.5).div_(0.25))
+
+    slim = cafenet.trace(Normalising(lambda scores: scores), EXAMPLE).extract([3])
+    assert export_model(slim, EXAMPLE, tmp_path / f"slim.{ending}") < 1e-5
+
+
 def test_a_difference_in_one_of_many_places_is_seen(monkeypatch, tmp_path):
     """Inputs are noise: an exported model whose middle is wrong but whose bias is right would pass on zeros."""
     slim, exported = slim_of(), export._exported
@@ -193,10 +258,26 @@ def test_a_forward_that_export_cannot_follow(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@needs_onnx
+def test_onnx_says_what_it_cannot_run(tmp_path):
+    slim = slim_of().bfloat16()
+    with pytest.raises(ExportError, match=r"ONNX cannot hold or run this model: .*; use a .pt2 file"):
+        export_model(slim, EXAMPLE.bfloat16(), tmp_path / "slim.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("missing", ["onnxruntime", "onnxscript"])
 def test_onnx_says_what_is_missing(missing, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.setitem(sys.modules, {"onnxruntime": "onnxscript", "onnxscript": "onnxruntime"}[missing], object())
     with pytest.raises(ExportError, match=rf"ONNX needs {missing}, .* pip install 'cafenet\[onnx\]'"):
         export_model(slim_of(), EXAMPLE, tmp_path / "slim.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_may_not_be_written(tmp_path, monkeypatch):
+    """Said before anything is written, since torch gives another reason for each format."""
+    monkeypatch.setattr(export.os, "access", lambda path, mode: False)
+    with pytest.raises(ExportError, match="must be writable, but is not"):
+        export_model(built().eval(), EXAMPLE, tmp_path / "model.pt2")
     assert list(tmp_path.iterdir()) == []

@@ -102,6 +102,16 @@ def test_tied_weights_stay_tied(tmp_path: Path):
     assert loaded(x).equal(slim(x))
 
 
+def test_a_graph_module_after_training(tmp_path: Path):
+    """Its own deepcopy, on which training works, takes over only what its graph names."""
+    slim = cafenet.trace(torch.fx.symbolic_trace(Net()), TWO_IMAGES).extract(WIDTHS)
+    examples = [(torch.rand(3, 8, 8), n % 5) for n in range(4)]
+    trained = cafenet.train_model(slim, TWO_IMAGES, examples, cafenet.TrainConfig(epochs=1, batch_size=4), quiet=True)
+    cafenet.save(trained, tmp_path / "slim.pt")
+    x = torch.rand(3, 3, 8, 8)
+    assert cafenet.load(tmp_path / "slim.pt", torch.fx.symbolic_trace(Net())).eval()(x).equal(trained.eval()(x))
+
+
 def test_wrappers_are_taken_off(slim: nn.Module, tmp_path: Path):
     cafenet.save(nn.DataParallel(slim), tmp_path / "slim.pt")
     x = torch.rand(3, 3, 8, 8)
@@ -112,6 +122,75 @@ def test_only_slim_models_are_saved(tmp_path: Path):
     with pytest.raises(cafenet.SlimFileError, match=r"takes a slim model .* but got a Net without its record"):
         cafenet.save(Net(), tmp_path / "slim.pt")
     assert list(tmp_path.iterdir()) == []
+
+
+def fused(slim: nn.Module) -> None:
+    slim.conv = nn.utils.fusion.fuse_conv_bn_eval(slim.conv, slim.norm)
+    slim.norm = nn.Identity()
+
+
+def reparametrised(slim: nn.Module) -> None:
+    nn.utils.parametrizations.weight_norm(slim.head)
+
+
+def extended(slim: nn.Module) -> None:
+    slim.register_buffer("mean", torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (fused, "in this Net norm.bias is gone, norm.num_batches_tracked is gone, "),
+        (reparametrised, "in this Net head.weight is gone, head.parametrizations.weight.original0 is new"),
+        (extended, "in this Net mean is new; save before layers are fused"),
+    ],
+)
+def test_what_load_could_not_read_is_not_saved(change, message: str, slim: nn.Module, tmp_path: Path):
+    change(slim)
+    with pytest.raises(cafenet.SlimFileError, match=message):
+        cafenet.save(slim, tmp_path / "slim.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_without_a_tensor(path: Path):
+    content = torch.load(path, weights_only=True)
+    del content["tensors"]["norm.bias"]
+    torch.save(content, path)
+    with pytest.raises(cafenet.SlimFileError, match=r"slim.pt is not complete: it lacks norm.bias"):
+        cafenet.load(path, Net())
+
+
+class Gridded(nn.Module):
+    """Makes a table on first use, for the size of its input, and one for its channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 8, 1), nn.Linear(8, 5)
+        self.register_buffer("grid", None, persistent=False)
+        self.register_buffer("scale", torch.rand(8, 1, 1), persistent=False)
+
+    def forward(self, x):
+        if self.grid is None or self.grid.shape[0] != x.shape[-1]:
+            self.grid = torch.linspace(0, 1, x.shape[-1], device=x.device, dtype=x.dtype)
+        return self.head(pooled(self.conv(x) * self.grid * self.scale))
+
+
+@pytest.mark.parametrize("size_before", [None, 8, 4], ids=["never run", "same size", "other size"])
+@pytest.mark.parametrize("size_after", [None, 8, 4], ids=["never run", "same size", "other size"])
+def test_table_made_on_first_use(size_before: int | None, size_after: int | None, tmp_path: Path):
+    """Whether the traced model and the one that is passed to `load` have run before does not matter."""
+    model, other = Gridded(), Gridded()
+    for each, size in ((model, size_before), (other, size_after)):
+        if size:
+            each(torch.rand(1, 3, size, size))
+    slim = cafenet.trace(model, TWO_IMAGES).extract({"conv": 3})
+    x = torch.rand(2, 3, 8, 8)
+    slim(x)
+    cafenet.save(slim, tmp_path / "slim.pt")
+    loaded = cafenet.load(tmp_path / "slim.pt", other)
+    assert loaded.scale.shape == (3, 1, 1)
+    assert loaded(x).equal(slim(x))
+    assert cafenet.export_model(slim, x, tmp_path / "exported.pt") < 1e-5
 
 
 def test_another_model(path: Path):

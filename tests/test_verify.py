@@ -114,6 +114,16 @@ def test_outputs_that_say_nothing():
     assert any("no floating-point tensor" in problem for problem in result.problems)
 
 
+def test_one_output_that_says_nothing():
+    """A loss that is off in eval mode: the others are compared all the same."""
+    parts = {"a": nn.Conv2d(3, 8, 1), "head": nn.Linear(8, 5)}
+    model = Forward(lambda net, x: (net.head(pooled(net.a(x))), x.new_zeros(()), x.new_zeros(0, 4)), **parts)
+    space = cafenet.trace(model, IMAGE)
+    assert cafenet.verify(space, IMAGE).problems == []
+    wrong = dataclasses.replace(space, layout=swapped(space.layout, "head.weight", 1))
+    assert any("differs from the masked one" in each for each in cafenet.verify(wrong, IMAGE, trials=4).problems)
+
+
 def test_model_that_insists_on_single_precision():
     model = Forward(lambda net, x: net.head(pooled(net.a(x.float()))), a=nn.Conv2d(3, 8, 1), head=nn.Linear(8, 5))
     result = cafenet.verify(cafenet.trace(model, IMAGE), IMAGE)

@@ -2,7 +2,7 @@
 
 import copy
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
@@ -15,6 +15,9 @@ from cafenet.errors import TraceError
 
 Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
 """For each tensor's name, the module dictionaries and keys under which it hangs."""
+
+RECORD = "_cafenet_record"
+"""The attribute under which a slim model holds its SlimRecord (see `extract`)."""
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -65,12 +68,24 @@ def copy_of(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
         for tensor in tensors_of(vars(module)):
             if not tensor.is_leaf:
                 memo.setdefault(id(tensor), tensor.detach().clone())
-    return copy.deepcopy(model, memo)
+    copied = copy.deepcopy(model, memo)
+    if hasattr(model, RECORD):  # a torch.fx.GraphModule copies only what its graph names
+        setattr(copied, RECORD, getattr(model, RECORD))
+    return copied
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     """All parameters and buffers by name, tied ones once."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def unsaved_buffers(model: nn.Module) -> set[str]:
+    """Names of buffers that a state dict leaves out (`persistent=False`), whether they are there already or not."""
+    return {
+        f"{path}.{name}" if path else name
+        for path, module in model.named_modules()
+        for name in module._non_persistent_buffers_set
+    }
 
 
 def to_meta(tree: Any) -> Any:
@@ -98,13 +113,14 @@ def copied(tree: Any) -> Any:
 
 def tensors_of(output: Any) -> Iterator[Tensor]:
     """All tensors in what a model returns, also inside objects of the user's own classes."""
-    stack, met = [output], set()
+    stack: list[Any] = [output]
+    met: dict[int, Any] = {}  # holds what was met: the id of a part made on the fly would be given to the next one
     while stack:
         value = stack.pop()
         if isinstance(value, Tensor):
             yield value
         elif not isinstance(value, (str, bytes, type, nn.Module)) and id(value) not in met:
-            met.add(id(value))
+            met[id(value)] = value
             stack += reversed(_parts(value))
 
 
@@ -119,11 +135,26 @@ def _parts(value: Any) -> list[Any]:
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
-    with unchanged(model), uncompiled():
+    with unchanged(model), as_written():
         return run_with(model, dict(tensors), args, kwargs)
 
 
-def uncompiled() -> AbstractContextManager[Any]:
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Run the ops that a model's code names: nothing compiled, and attention without its fused path.
+
+    That path hides the products of a whole layer in one op, and makes nested tensors, which have no sizes, of padding.
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with _uncompiled():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
     """Run compiled parts of a model as they were written.
 
     An attempt to compile under a dispatch mode fails, and torch.compile never tries that code again.
@@ -175,16 +206,43 @@ def run_with(
     return output
 
 
+_OF_EVERY_MODULE = vars(nn.Module()).keys() - {"_buffers"}
+"""Hooks, parameters and submodules: no forward adds any, and looking through them would take most of the time."""
+
+
 @contextmanager
 def unchanged(model: nn.Module) -> Iterator[None]:
-    """Give every module its attributes back: a forward may keep a table, which has no values or another width here."""
-    before = [(held, dict(held)) for module in model.modules() for held in (vars(module), module._buffers)]
+    """Give every module its attributes back: a forward may keep a table, which has no values or another width here.
+
+    Dicts, lists and sets among them, also inside each other, get their contents back: `self.tables[size] = ...`.
+    """
+    attributes = [vars(module) for module in model.modules()]
+    inside = (value for held in attributes for name, value in held.items() if name not in _OF_EVERY_MODULE)
+    before = [
+        (held, dict(held) if isinstance(held, dict) else list(held)) for held in (*attributes, *_containers(inside))
+    ]
     try:
         yield
     finally:
         for held, content in before:
             held.clear()
-            held.update(content)
+            if isinstance(held, list):
+                held.extend(content)
+            else:
+                held.update(content)
+
+
+def _containers(values: Iterable[Any]) -> Iterator[Any]:
+    """All dicts, lists and sets among the values and inside each other, each once."""
+    stack, met = list(values), set()
+    while stack:
+        value = stack.pop()
+        if not isinstance(value, (dict, list, set, tuple)) or id(value) in met:
+            continue
+        met.add(id(value))
+        if not isinstance(value, tuple):
+            yield value
+        stack += value.values() if isinstance(value, dict) else value
 
 
 @contextmanager

@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cafenet.calling import call_arguments, copy_of, training_mode, unwrap
+from cafenet.calling import call_arguments, copied, copy_of, named_tensors, tensors_of, training_mode, unwrap
 from cafenet.errors import ExportError
 from cafenet.slim_file import load, save
 
@@ -29,6 +30,8 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
         )
     if not target.parent.is_dir():
         raise ExportError(f"the directory of {target} must exist, but does not")
+    if not os.access(target.parent, os.W_OK):
+        raise ExportError(f"the directory of {target} must be writable, but is not")
     model = _on_cpu(unwrap(model))
     args, kwargs = call_arguments(example_inputs)
     generator = torch.Generator().manual_seed(0)
@@ -37,7 +40,9 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
     temporary = target.with_name(f".{target.stem}.{os.getpid()}.{kind}")
     try:
         with training_mode(model, False), torch.no_grad():
-            expected = _outputs(model(*args, **kwargs))
+            expected = _run(model, args, kwargs)
+            if not any(tensor.numel() for tensor in expected):
+                raise ExportError("a written model is compared by its outputs, but this one returns no values")
             found = _WRITERS[kind](model, args, kwargs, temporary)
         difference = _difference(expected, found)
         if not difference <= _TOLERANCE:
@@ -55,22 +60,23 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
 def _write_pt(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
     save(model, path)
     loaded = load(path, _full_size(model, path))
-    return _outputs(loaded.eval()(*args, **kwargs))
+    return _run(loaded.eval(), args, kwargs)
 
 
 def _full_size(model: nn.Module, path: Path) -> nn.Module:
     """A model of the full size, for reading back: the slim one with tensors of the shapes that the file names."""
     shapes = torch.load(path, weights_only=True)["full_shapes"]
     full = copy_of(model)
-    for name, tensor in [*full.named_parameters(), *full.named_buffers()]:
-        tensor.data = torch.zeros(shapes[name], dtype=tensor.dtype, device=tensor.device)
+    for name, tensor in named_tensors(full).items():
+        if name in shapes:  # else a table that a forward made on first use
+            tensor.data = torch.zeros(shapes[name], dtype=tensor.dtype, device=tensor.device)
     return full
 
 
 def _write_pt2(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
     program = _exported(model, args, kwargs)
     torch.export.save(program, path)
-    return _outputs(torch.export.load(path).module()(*args, **kwargs))
+    return _run(torch.export.load(path).module(), args, kwargs)
 
 
 def _write_onnx(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
@@ -81,13 +87,19 @@ def _write_onnx(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
         raise ExportError(
             f"ONNX needs {error.name}, which is not installed; run: pip install 'cafenet[onnx]'"
         ) from error
-    program = torch.onnx.export(_exported(model, args, kwargs), dynamo=True, verbose=False)
-    assert program is not None
-    program.save(str(path))
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), tensors, strict=True)}
-    return [torch.from_numpy(output) for output in session.run(None, feed)]
+    exported = _exported(model, args, kwargs)
+    try:
+        program = torch.onnx.export(exported, dynamo=True, verbose=False)
+        assert program is not None
+        program.save(str(path))
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), tensors, strict=True)}
+        return [torch.from_numpy(output) for output in session.run(None, feed)]
+    except OSError:
+        raise
+    except Exception as error:  # an op or a number type that torch.onnx or onnxruntime does not have
+        raise ExportError(f"ONNX cannot hold or run this model: {_first_line(error)}; use a .pt2 file") from error
 
 
 _WRITERS = {"pt": _write_pt, "pt2": _write_pt2, "onnx": _write_onnx}
@@ -95,10 +107,15 @@ _WRITERS = {"pt": _write_pt, "pt2": _write_pt2, "onnx": _write_onnx}
 
 def _exported(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.export.ExportedProgram:
     try:
-        return torch.export.export(model, args, kwargs)
+        return torch.export.export(model, *copied((args, kwargs)))
     except Exception as error:  # torch.export has many ways to say that a forward is too dynamic
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ExportError(f"torch.export cannot follow this model's forward: {reason}; use a .pt file") from error
+        raise ExportError(
+            f"torch.export cannot follow this model's forward: {_first_line(error)}; use a .pt file"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _noise(value: Any, generator: torch.Generator) -> Any:
@@ -114,15 +131,25 @@ def _on_cpu(model: nn.Module) -> nn.Module:
     return model if is_there else copy_of(model).cpu()
 
 
-def _outputs(output: Any) -> list[Tensor]:
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
+def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The outputs for copies of the inputs, as a forward may write into them."""
+    args, kwargs = copied((args, kwargs))
+    return list(tensors_of(model(*args, **kwargs)))
 
 
 def _difference(expected: list[Tensor], found: list[Tensor]) -> float:
+    """The largest difference relative to the largest finite value; of numbers that are not floats, none or infinite."""
     if [tensor.shape for tensor in expected] != [tensor.shape for tensor in found]:
         return float("inf")
-    if any(bool(tensor.isnan().any()) for tensor in found):
-        return float("nan")
-    pairs = list(zip(expected, found, strict=True))
-    largest = max((float(tensor.abs().max()) for tensor, _ in pairs), default=0.0)
-    return max((float((tensor - other).abs().max()) for tensor, other in pairs), default=0.0) / max(largest, 1e-12)
+    differences, largest = [0.0], 1e-12
+    for tensor, other in zip(expected, found, strict=True):
+        if not tensor.numel():
+            continue
+        same = tensor == other
+        if tensor.is_floating_point() or tensor.is_complex():
+            apart = (tensor - other).abs().masked_fill(same, 0)  # equal infinities would differ by nan
+            differences.append(float(apart.max()))
+            largest = max(largest, float(tensor.abs().nan_to_num(0, 0, 0).max()))
+        else:
+            differences.append(0.0 if bool(same.all()) else float("inf"))
+    return float(np.max(differences)) / largest  # nan where one is

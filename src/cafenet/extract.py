@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.prune import BasePruningMethod
 
-from cafenet.calling import copy_of, named_tensors
+from cafenet.calling import RECORD, copy_of, named_tensors, unsaved_buffers
 from cafenet.errors import WidthError
 from cafenet.layout import Layout, Subnet, cuts
 from cafenet.slicing import AttributeValues, attribute_values, slice_tensors
-
-RECORD = "_cafenet_record"
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,7 @@ class SlimRecord:
     channels: dict[str, list[int]]
     attributes: AttributeValues
     full_shapes: dict[str, tuple[int, ...]]
+    """Of all tensors but buffers that are not saved and have no channels, such as a table of positions."""
 
 
 def extract(
@@ -41,8 +41,9 @@ def extract(
     with torch.no_grad():
         sliced = {name: t.clone() for name, t in slice_tensors(tensors, layout, chosen).items()}
     values = attribute_values(layout, chosen)
-    record = SlimRecord(widths, channels, values, {name: tuple(t.shape) for name, t in tensors.items()})
-    return rebuild(model, sliced, record)
+    optional = unsaved_buffers(model) - set(layout.axes)
+    full_shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if name not in optional}
+    return rebuild(model, sliced, SlimRecord(widths, channels, values, full_shapes))
 
 
 def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord) -> nn.Module:
@@ -52,9 +53,20 @@ def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord)
         replacement = nn.Parameter(tensors[name].to(parameter.device), requires_grad=parameter.requires_grad)
         memo[id(parameter)] = replacement
     for name, buffer in model.named_buffers():
-        memo[id(buffer)] = tensors[name].to(buffer.device)
+        if name in tensors:  # else one that a forward made after the tensors were taken, and that has no channels
+            memo[id(buffer)] = tensors[name].to(buffer.device)
     slim = copy_of(model, memo)
     for (path, attribute), value in record.attributes.items():
         setattr(slim.get_submodule(path), attribute, value)
+    _compute_pruned_weights(slim)
     setattr(slim, RECORD, record)
     return slim
+
+
+def _compute_pruned_weights(slim: nn.Module) -> None:
+    """torch's pruning keeps `weight` as a plain tensor, which has the old size until the next forward computes it."""
+    for module in slim.modules():
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, BasePruningMethod):
+                with torch.no_grad():
+                    hook(module, ())

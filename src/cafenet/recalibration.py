@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from cafenet.calling import call_arguments
+from cafenet.calling import call_arguments, unchanged
 from cafenet.examples import Examples
 from cafenet.layout import Subnet, cuts
 from cafenet.slicing import slice_tensors
@@ -31,7 +31,7 @@ class PreparedSubnet:
         """The output for these inputs in the model's current mode; batch norm in train mode writes into `buffers`."""
         args, kwargs = call_arguments(inputs)
         tensors = {**self._parameters, **self.buffers}
-        with torch.no_grad():
+        with torch.no_grad(), unchanged(self._harness.model):  # a table that is kept would serve the next subnet, too
             output = self._harness.run(tensors, self._chosen, args, kwargs)
         self.buffers = {name: tensors[name] for name in self.buffers}
         return output

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from cafenet.calling import run_with, tensor_places
+from cafenet.calling import run_with, tensor_places, unchanged
 from cafenet.layout import Cut, Layout, Subnet, cuts
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int]]
@@ -90,4 +90,5 @@ def run_subnet(
     """The model's output with only the subnet's channels; weights are shared, buffers are clones."""
     harness, chosen = Harness(model, layout), cuts(layout, subnet)
     buffers = {name: buffer.clone() for name, buffer in harness.buffers().items()}
-    return harness.run(slice_tensors({**harness.parameters(), **buffers}, layout, chosen), chosen, args, kwargs)
+    with unchanged(model):  # a table of this width, kept by the forward, would be taken for that of the next
+        return harness.run(slice_tensors({**harness.parameters(), **buffers}, layout, chosen), chosen, args, kwargs)

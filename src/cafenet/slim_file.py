@@ -2,16 +2,17 @@
 
 import os
 import platform
+from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from cafenet.calling import named_tensors, unwrap
+from cafenet.calling import RECORD, named_tensors, unsaved_buffers, unwrap
 from cafenet.errors import SlimFileError
-from cafenet.extract import RECORD, SlimRecord, rebuild
+from cafenet.extract import SlimRecord, rebuild
 
 FORMAT = "cafenet-slim"
 FORMAT_VERSION = 1
@@ -27,6 +28,7 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
             f"save takes a slim model that extract() or load() returned, but got a {type(slim).__name__} without its "
             "record; for an ordinary model use torch.save(model.state_dict(), path)"
         )
+    _expect_names(slim, set(record.full_shapes), set(_essential(slim, record.full_shapes)))
     content = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -58,19 +60,42 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     """The slim model in a file, built from the full-size model that it came from (which is not changed)."""
     model = unwrap(model)
     content = _read(Path(path))
-    shapes = {name: tuple(tensor.shape) for name, tensor in named_tensors(model).items()}
     expected = {name: tuple(shape) for name, shape in content["full_shapes"].items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in _essential(model, expected).items()}
+    tensors = content["tensors"]
     if shapes != expected:
         raise SlimFileError(
             f"{path} holds a slim {content['model_class']} that was cut from another model than this "
             f"{type(model).__name__}: {_difference(expected, shapes)}; pass the full-size model that was traced"
         )
+    missing = sorted(set(expected) - set(tensors))
+    if missing:
+        raise SlimFileError(f"{path} is not complete: it lacks {', '.join(missing[:5])}")
     attributes = {
         (module, name): tuple(value) if isinstance(value, list) else value
         for module, name, value in content["attributes"]
     }
     record = SlimRecord(content["widths"], content["channels"], attributes, expected)
-    return rebuild(model, content["tensors"], record)
+    return rebuild(model, tensors, record)
+
+
+def _essential(model: nn.Module, recorded: Collection[str]) -> dict[str, Tensor]:
+    """The tensors without tables that a forward makes on first use, for any size of input: nothing is cut from them."""
+    optional = unsaved_buffers(model) - set(recorded)
+    return {name: tensor for name, tensor in named_tensors(model).items() if name not in optional}
+
+
+def _expect_names(slim: nn.Module, recorded: set[str], found: set[str]) -> None:
+    """A file is read with the model that was traced, so it must hold that model's tensors."""
+    if recorded == found:
+        return
+    changes = [f"{name} is gone" for name in sorted(recorded - found)]
+    changes += [f"{name} is new" for name in sorted(found - recorded)]
+    raise SlimFileError(
+        f"save takes a slim model with the parameters and buffers that it was extracted with, but in this "
+        f"{type(slim).__name__} {', '.join(changes[:4])}; save before layers are fused, replaced or reparametrised, or "
+        "write the model as it is with export_model to .pt2 or .onnx"
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.atomic import write_json
-from cafenet.calling import named_tensors
+from cafenet.calling import RECORD, named_tensors
 from cafenet.errors import BudgetError, TraceError
 from cafenet.examples import Data
-from cafenet.extract import RECORD, rebuild
+from cafenet.extract import rebuild
 from cafenet.importance import channels_before, in_order
 from cafenet.metrics import Metric, metric_name
 from cafenet.scoring import Scorer, ScoringConfig

@@ -49,6 +49,34 @@ def test_statistics_are_averages_over_batches_of_this_subnet(candidate):
     assert prepared.buffers["norm_one.num_batches_tracked"] == 3
 
 
+class Keeping(nn.Module):
+    """Keeps a table of its channels between runs in eval mode, as LeViT does with the biases of its attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.head = nn.Conv2d(3, 8, 1), nn.Linear(8, 4)
+        self.scale = nn.Parameter(torch.rand(8))
+        self.tables = {}
+
+    def forward(self, x):
+        if self.training or "scale" not in self.tables:
+            self.tables["scale"] = self.scale.exp()
+        return self.head(self.one(x).relu().mean((2, 3)) * self.tables["scale"])
+
+
+@torch.no_grad()
+def test_a_table_of_one_subnet_does_not_serve_another():
+    model = built(Keeping).eval()
+    supernet = supernet_of(model).eval()
+    for num_bins in (2, 3):
+        for subnet in supernet.candidates(np.array([num_bins])):
+            channels = channels_of(supernet.space, subnet)
+            expected = supernet.space.extract(channels=channels)(IMAGES[:5])
+            assert torch.equal(PreparedSubnet(supernet, subnet).run(IMAGES[:5]), expected)
+            assert torch.equal(supernet.space.run(IMAGES[:5], channels=channels), expected)
+    assert model.tables == supernet.model.tables == {}
+
+
 @torch.no_grad()
 def test_a_second_recalibration_begins_anew():
     supernet = tiny()

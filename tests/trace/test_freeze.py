@@ -80,6 +80,49 @@ def test_pattern_that_names_nothing(freeze, message: str):
         cafenet.trace(Stages(), IMAGE, freeze=freeze)
 
 
+class Separable(nn.Module):
+    """Layers that create channels (`wide`, `narrow`), and layers that hand on those that they are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(3, 16, 1)
+        self.depthwise = nn.Sequential(nn.Conv2d(16, 16, 3, groups=16), nn.BatchNorm2d(16), nn.ReLU())
+        self.twice = nn.Conv2d(16, 32, 3, groups=16)
+        self.act = nn.PReLU(32)
+        self.narrow = nn.Conv2d(32, 8, 1)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.head(pooled(self.narrow(self.act(self.twice(self.depthwise(self.wide(x)))))))
+
+
+@pytest.mark.parametrize(
+    "freeze",
+    ["wide", "depthwise.0", "depthwise.1", "twice", "act", "depthwise.0.weight", "depthwise.1.bias", "twice.bias"],
+)
+def test_layer_that_creates_no_channels(freeze: str):
+    space = proven(Separable(), IMAGE, freeze=freeze)
+    assert sizes(space) == {"narrow": (8, 1)}
+    assert reasons(space)["wide"] == f"is frozen by {freeze!r}"
+
+
+@pytest.mark.parametrize(
+    ("freeze", "message"),
+    [
+        ("depthwise", r"those in the matches of 'depthwise' come from others, such as wide\.weight; freeze these, or"),
+        ("twi*", r"those in the matches of 'twi\*' come from others, such as wide\.weight"),
+        ("depthwise.2", "must match a layer that has a width, but no match of 'depthwise.2' has one"),
+    ],
+)
+def test_pattern_that_would_freeze_nothing(freeze: str, message: str):
+    with pytest.raises(cafenet.TraceError, match=message):
+        cafenet.trace(Separable(), IMAGE, freeze=freeze)
+
+
+def test_pattern_beside_one_that_freezes_the_same():
+    assert sizes(proven(Separable(), IMAGE, freeze=["depthwise.*", "wide", "act"])) == {"narrow": (8, 1)}
+
+
 def test_everything_frozen():
     with pytest.raises(cafenet.TraceError, match="at least one searchable group") as caught:
         cafenet.trace(Stages(), IMAGE, freeze="*")

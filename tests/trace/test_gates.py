@@ -98,6 +98,24 @@ def test_gate_from_statistics_over_channels():
     assert sizes(proven(cbam(lambda x: x.amax(1, keepdim=True)), IMAGE)) == sizes(space)
 
 
+def test_gates_from_maxima_freeze_nothing_by_chance():
+    """The number of the winning channel, which nobody reads, may lie where a tensor lay that was read and freed."""
+
+    def forward(net, x):
+        for conv, gate in zip(net.convs, net.gates, strict=True):
+            x = conv(x).relu()
+            x = x * gate(torch.cat([x.max(1)[0].unsqueeze(1), x.mean(1).unsqueeze(1)], 1)).sigmoid()
+        return net.head(pooled(x))
+
+    model = Forward(
+        forward,
+        convs=nn.ModuleList(nn.Conv2d(3 if n == 0 else 8, 8, 1) for n in range(12)),
+        gates=nn.ModuleList(nn.Conv2d(2, 1, 1) for _ in range(12)),
+        head=nn.Linear(8, 5),
+    )
+    assert [len(cafenet.trace(model, IMAGE, verify=False).groups) for _ in range(4)] == [12] * 4
+
+
 def test_number_of_the_winning_channel_freezes():
     reason = frozen_reason(cbam(lambda x: x.max(1, keepdim=True).indices.float()), IMAGE, "conv")
     assert reason == "is told apart by position in max"

@@ -125,6 +125,37 @@ def test_what_a_forward_keeps_is_taken_out_again():
     assert space.extract({"conv": 3}).conv.out_channels == 3  # although `last` has a history of gradients
 
 
+def test_what_a_forward_keeps_in_containers_is_taken_out_again():
+    """timm's LeViT keeps its attention biases by device: filled by one run, the table would be missed in the next."""
+
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 1)
+            self.head = nn.Linear(8, 5)
+            self.tables, self.nested, self.seen, self.outputs = {}, {"by size": [{}]}, set(), []
+            self.conv.register_forward_hook(lambda module, args, output: self.outputs.append(output))
+
+        def forward(self, x):
+            for tables in (self.tables, self.nested["by size"][0]):
+                if x.shape[-1] not in tables:
+                    tables[x.shape[-1]] = torch.linspace(0, 1, x.shape[-1], device=x.device, dtype=x.dtype)
+            self.seen.add(x.device.type)
+            return self.head(pooled(self.conv(x) * self.tables[8] + self.nested["by size"][0][8]))
+
+    model = Keeping()
+    tables = model.tables
+    assert sizes(proven(model, IMAGE)) == {"conv": (8, 1)}
+    assert (model.tables, model.nested, model.seen, model.outputs) == ({}, {"by size": [{}]}, set(), [])
+    model(IMAGE)
+    kept = tables[8]
+    space = proven(model, IMAGE)
+    assert model.tables is tables
+    assert tables[8] is kept
+    assert (model.seen, len(model.outputs)) == ({"cpu"}, 1)
+    assert space.extract({"conv": 3})(IMAGE).shape == (1, 5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_number_types(dtype: torch.dtype):
     model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 5, 1)).to(dtype)

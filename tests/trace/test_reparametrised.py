@@ -7,13 +7,18 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
-from networks import TWO_IMAGES, proven, reasons, sizes
+from networks import TWO_IMAGES, Forward, proven, reasons, sizes
 
 
 def net() -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(3, 8, 1), nn.ReLU(), nn.Conv2d(8, 6, 3), nn.ReLU(), nn.Conv2d(6, 4, 1), nn.Conv2d(4, 5, 1)
     )
+
+
+class Bounded(nn.Module):
+    def forward(self, weight):
+        return weight.tanh()
 
 
 def old_weight_norm(layer: nn.Module) -> None:
@@ -78,3 +83,34 @@ def test_pruned_weights_are_followed():
     x = torch.rand(2, 3, 8, 8)
     widths = [3, 2, 2]
     torch.testing.assert_close(space.extract(widths)(x), space.run(x, widths))
+
+
+@pytest.mark.parametrize(
+    "reparametrise",
+    [
+        lambda layer: prune.l1_unstructured(layer, "weight", 0.3),
+        lambda layer: parametrize.register_parametrization(layer, "weight", Bounded()),
+    ],
+    ids=["pruned", "parametrised"],
+)
+def test_names_and_attributes_are_those_of_the_layers(reparametrise):
+    """Also `groups`, without which a depthwise convolution could not vary."""
+    model = Forward(
+        lambda net, x: net.head(net.wide(net.up(net.depthwise(net.conv(x)).relu()).relu()).mean((2, 3))),
+        conv=nn.Conv2d(3, 8, 3),
+        depthwise=nn.Conv2d(8, 16, 3, groups=8),
+        up=nn.ConvTranspose2d(16, 6, 2),
+        wide=nn.Conv2d(6, 12, 1),
+        head=nn.Linear(12, 5),
+    )
+    for layer in (model.conv, model.depthwise, model.up, model.wide, model.head):
+        reparametrise(layer)
+    space = proven(model, TWO_IMAGES)
+    assert sizes(space) == {"conv": (8, 1), "up": (6, 1), "wide": (12, 1)}
+    assert set(reasons(space)) == {"head"}
+    slim = space.extract({"conv": 3, "up": 2, "wide": 4})
+    depthwise = slim.depthwise
+    assert (depthwise.in_channels, depthwise.out_channels, depthwise.groups) == (3, 6, 3)
+    assert [layer.out_channels for layer in (slim.conv, slim.up, slim.wide)] == [3, 2, 4]
+    assert (slim.up.in_channels, slim.wide.in_channels, slim.head.in_features) == (6, 2, 4)
+    assert (slim.conv.weight.shape, slim.up.weight.shape) == ((3, 3, 3, 3), (6, 2, 2, 2))

@@ -98,6 +98,22 @@ def test_encoder_and_decoder():
     assert sizes(space) == {"encoder.layers.0.linear1": (16, 1), "decoder.layers.0.linear1": (16, 1)}
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_encoder_with_padding(batch: int):
+    """In eval mode PyTorch packs what is not padding into a nested tensor, and runs each layer as one op."""
+    model = Forward(
+        lambda net, x: net.head(net.encoder(net.embed(x), src_key_padding_mask=x == 0)[:, 0]),
+        embed=nn.Embedding(20, 8),
+        encoder=nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1),
+        head=nn.Linear(8, 3),
+    ).eval()
+    space = proven(model, torch.tensor([[3, 4, 5, 0], [6, 7, 0, 0]])[:batch])
+    assert sizes(space) == {"encoder.layers.0.linear1": (16, 1)}
+    assert torch.backends.mha.get_fastpath_enabled()
+    # 4 tokens with 3*8*8 + 8*8 + 2*8*16, in 2 heads twice 4*4*4, and 8*3 for the first
+    assert space.flops() == batch * (4 * (192 + 64 + 256) + 2 * 2 * 64 + 24)
+
+
 def test_attention_module_keeps_all_its_sizes():
     class Net(nn.Module):
         def __init__(self) -> None:

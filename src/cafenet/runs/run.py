@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from cafenet.atomic import write_json
+from cafenet.calling import RECORD
 from cafenet.config import Recipe
 from cafenet.description import describe_space
 from cafenet.distributed import processes
-from cafenet.extract import RECORD, SlimRecord
+from cafenet.extract import SlimRecord
 from cafenet.runs.directory import RunDirectory
 from cafenet.runs.entries import Entry, baseline_entries, searched_entries, write_entries
 from cafenet.runs.finals import final_model, load_final

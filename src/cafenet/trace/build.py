@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
@@ -28,7 +28,8 @@ def build_space(
     flops = Cost([forms.product(term.constant, term.sizes) for term in runs[0].terms], units)
     price_params = partial(_parameter_cost, model, atoms, forms, units)
     gradient = flops.gradient()
-    names = _names(grouping.groups)
+    shown = _shown_tensors(model)
+    names = _names(grouping.groups, shown)
     groups = []
     for number, group in enumerate(grouping.groups):
         copies = atoms.copies.get(group.axis.first, 1)
@@ -47,7 +48,7 @@ def build_space(
                 _number=number,
             )
         )
-    frozen = [Frozen(_layer(axis.tensor), axis.size, reason) for axis, reason in grouping.frozen]
+    frozen = [Frozen(_layer(axis.tensor, shown), axis.size, reason) for axis, reason in grouping.frozen]
     frozen += [Frozen(layer, 1, "has one channel") for layer in _single_channel_layers(model)]
     frozen += _unused_layers(model, unused)
     return WidthSpace(model, tuple(groups), tuple(frozen), layout, flops, price_params)
@@ -106,8 +107,7 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
     """The size attributes of PyTorch's own layers, read off the dimensions of their parameters."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for path, module in model.named_modules():
-        weight = module._parameters.get("weight")  # getattr would run a parametrization, which may write to buffers
-        dims = axes.get(names.get(id(weight), ""), {})
+        dims = axes.get(names.get(id(_stored_weight(module)), ""), {})
         if not dims:
             continue
         if isinstance(module, _ConvNd):
@@ -122,6 +122,33 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
             yield AttributeSlot(path, "normalized_shape", dims[0], as_tuple=True)
         elif isinstance(module, nn.PReLU):
             yield from _slots(path, dims, {0: "num_parameters"})
+
+
+def _stored_weight(module: nn.Module) -> nn.Parameter | None:
+    """A layer's weight, or the parameter of its shape that pruning or a parametrization computes it from.
+
+    getattr would run a parametrization, which may write to buffers.
+    """
+    weight = module._parameters.get("weight")
+    if weight is not None:
+        return weight
+    original = module._parameters.get("weight_orig")
+    parametrizations = module._modules.get("parametrizations")
+    if original is None and isinstance(parametrizations, nn.ModuleDict) and "weight" in parametrizations:
+        original = parametrizations["weight"]._parameters.get("original")
+    return original if original is not None and tuple(original.shape) == _weight_shape(module) else None
+
+
+def _weight_shape(module: nn.Module) -> tuple[int, ...] | None:
+    if isinstance(module, _ConvNd):
+        ends = (module.in_channels, module.out_channels)
+        first, second = ends if isinstance(module, _ConvTransposeNd) else reversed(ends)
+        return (first, second // module.groups, *module.kernel_size)
+    if isinstance(module, nn.Linear):
+        return (module.out_features, module.in_features)
+    if isinstance(module, nn.Embedding):
+        return (module.num_embeddings, module.embedding_dim)
+    return None
 
 
 def _slots(path: str, dims: dict[int, int], attributes: dict[int, str]) -> Iterable[AttributeSlot]:
@@ -199,16 +226,37 @@ def _smallest(min_width: int | float, channels: int, divisor: int) -> int:
     return min(channels, math.ceil(asked / divisor) * divisor)
 
 
-def _layer(tensor: str) -> str:
+def _shown_tensors(model: nn.Module) -> dict[str, str]:
+    """Better known names of tensors: that of the parameter beside a mask, of the weight that another is turned into."""
+    shown = {}
+    for path, module in model.named_modules():
+        prefix = f"{path}." if path else ""
+        for name, buffer in module._buffers.items():
+            alike = [each for each, own in module._parameters.items() if _same_shape(buffer, own)]
+            if alike:
+                shown[f"{prefix}{name}"] = f"{prefix}{alike[0].removesuffix('_orig')}"
+        if "weight_orig" in module._parameters:
+            shown[f"{prefix}weight_orig"] = f"{prefix}weight"
+        if "parametrizations" in module._modules:
+            shown[f"{prefix}parametrizations.weight.original"] = f"{prefix}weight"
+    return shown
+
+
+def _same_shape(left: Tensor | None, right: Tensor | None) -> bool:
+    return left is not None and right is not None and left.shape == right.shape
+
+
+def _layer(tensor: str, shown: dict[str, str]) -> str:
     """The name that users know: the module of a weight, or the parameter's own name where it stands alone."""
+    tensor = shown.get(tensor, tensor)
     module, _, parameter = tensor.rpartition(".")
     return module if parameter == "weight" and module else tensor
 
 
-def _names(groups: tuple[Group, ...]) -> list[str]:
+def _names(groups: tuple[Group, ...], shown: dict[str, str]) -> list[str]:
     """Groups are called after the layer that creates their first channel; a second one there adds its position."""
     names: list[str] = []
     for group in groups:
-        name = _layer(group.axis.tensor)
+        name = _layer(group.axis.tensor, shown)
         names.append(f"{name}@{group.positions[0]}" if name in names else name)
     return names

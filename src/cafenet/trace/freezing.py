@@ -1,6 +1,7 @@
 """What is kept whole before anything is checked: by kind of module, and by the user's wish."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -8,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from cafenet.errors import TraceError
-from cafenet.trace.atoms import Atoms
+from cafenet.trace.atoms import AtomArray, Atoms
 
 WHOLE_MODULES: dict[type[nn.Module], str] = {
     nn.MultiheadAttention: "belongs to nn.MultiheadAttention, which derives its head size from embed_dim",
@@ -43,26 +44,75 @@ def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) ->
                 f"freeze patterns must match a module or parameter, but {pattern!r} matches none"
                 + (f"; did you mean {', '.join(near)}?" if near else "")
             )
-    _freeze_produced(atoms, patterns)
-
-
-def _freeze_produced(atoms: Atoms, patterns: Sequence[str]) -> None:
-    """A layer's exact name freezes what it produces; a pattern freezes groups that are named inside its matches."""
     component = atoms.components()
+    creators = _creators(atoms, component)
+    for pattern in patterns:
+        _freeze_matches(atoms, pattern, creators, is_layer=_is_layer(model, pattern))
+    for pattern in patterns:
+        _expect_effect(atoms, pattern, component, creators)
+
+
+@dataclass(frozen=True, eq=False)
+class _Creator:
+    """A tensor that creates channels, and those of them that are created here first."""
+
+    tensor: str
+    label: AtomArray
+    first_here: AtomArray
+
+
+def _creators(atoms: Atoms, component: AtomArray) -> list[_Creator]:
     taken = np.zeros(int(component.max(initial=-1)) + 1, dtype=bool)
     starts = np.array([axis.first for axis in atoms.axes])
+    creators = []
     for label in atoms.produced:
-        if not label.size:
-            continue
-        axis = atoms.axes[int(np.searchsorted(starts, label[0], side="right")) - 1]
-        owner = axis.tensor.rpartition(".")[0]
-        first_here = label[~taken[component[label]]]
-        taken[component[label]] = True
-        for pattern in patterns:
-            if pattern in (owner, axis.tensor):
-                atoms.freeze(label, f"is frozen by {pattern!r}", "")
-            elif _inside(axis.tensor, pattern):
-                atoms.freeze(first_here, f"is frozen by {pattern!r}", "")
+        if label.size:
+            axis = atoms.axes[int(np.searchsorted(starts, label[0], side="right")) - 1]
+            creators.append(_Creator(axis.tensor, label, label[~taken[component[label]]]))
+            taken[component[label]] = True
+    return creators
+
+
+def _is_layer(model: nn.Module, name: str) -> bool:
+    """Whether that is the exact name of a parameter or of a module without others inside (parametrizations aside)."""
+    module = dict(model.named_modules()).get(name)
+    return name in dict(model.named_parameters()) or (
+        module is not None and all(child == "parametrizations" for child, _ in module.named_children())
+    )
+
+
+def _freeze_matches(atoms: Atoms, pattern: str, creators: Sequence[_Creator], is_layer: bool) -> None:
+    """A layer's exact name freezes what it puts out; a pattern freezes groups that are named inside its matches."""
+    reason = f"is frozen by {pattern!r}"
+    inside = [each for each in creators if _inside(each.tensor, pattern)]
+    for creator in inside:
+        is_own = is_layer or creator.tensor.rpartition(".")[0] == pattern
+        atoms.freeze(creator.label if is_own else creator.first_here, reason, "")
+    if is_layer and not inside:
+        # A depthwise convolution, a norm or a PReLU: all its dimensions are those of what it is given.
+        atoms.freeze(_atoms_inside(atoms, pattern), reason, "")
+
+
+def _expect_effect(atoms: Atoms, pattern: str, component: AtomArray, creators: Sequence[_Creator]) -> None:
+    """What matches must have a width, and must not leave all widths that it has to groups named elsewhere."""
+    own = _atoms_inside(atoms, pattern)
+    if not own.size:
+        raise TraceError(f"freeze patterns must match a layer that has a width, but no match of {pattern!r} has one")
+    if any(_inside(each.tensor, pattern) for each in creators):
+        return
+    frozen = np.concatenate([np.empty(0, dtype=np.int64), *(component[freeze.atoms] for freeze in atoms.freezes)])
+    varying = np.setdiff1d(component[own], frozen)
+    sources = [each.tensor for each in creators if np.isin(component[each.label], varying).any()]
+    if sources:
+        raise TraceError(
+            f"freeze patterns must match layers that create channels, but those in the matches of {pattern!r} come "
+            f"from others, such as {sources[0]}; freeze these, or give the exact name of a layer"
+        )
+
+
+def _atoms_inside(atoms: Atoms, pattern: str) -> AtomArray:
+    axes = [np.arange(axis.first, axis.first + axis.size) for axis in atoms.axes if _inside(axis.tensor, pattern)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *axes])
 
 
 def _inside(tensor: str, pattern: str) -> bool:

@@ -100,7 +100,7 @@ class Run:
     records: list[Record] = field(default_factory=list)
     attributes: list[AttributeLabel] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
-    """ids of all tensors that went into an op."""
+    """ids of all tensors that went into an op; other tensors may get that of a freed one."""
     numbers: list[tuple[Tensor, AtomArray, str, str]] = field(default_factory=list)
     """Tensors that hold positions of channels: who reads one tells these channels apart, for a reason, at a path."""
     output_shapes: list[tuple[int, ...]] = field(default_factory=list)
@@ -123,6 +123,11 @@ class Run:
     def freeze(self, label: DimLabel, reason: str, call: Call) -> None:
         """Keep all channels of a label, with the reason that the user will read."""
         self.atoms.freeze(label, reason, call.path)
+
+    def tell_apart(self, numbers: Tensor, label: AtomArray, call: Call) -> None:
+        """Keep all channels of a label if anyone reads `numbers`, a result that holds positions of them."""
+        self.seen.discard(id(numbers))  # the id may be that of a freed tensor; from here on the list keeps it
+        self.numbers.append((numbers, label, f"is told apart by position in {call.name}", call.path))
 
     def cost(self, constant: int, *sizes: tuple[int, DimLabel]) -> None:
         """Charge constant x the product of the sizes, in multiply-adds."""
@@ -187,7 +192,7 @@ class ModulePaths:
 
 
 class EagerMode(TorchDispatchMode):
-    """A dispatch mode that torch.compile need not be kept away from, as nothing is compiled (see `uncompiled`).
+    """A dispatch mode that torch.compile need not be kept away from, as nothing is compiled (see `as_written`).
 
     To keep it away, PyTorch would import torch._dynamo, which takes a second.
     """

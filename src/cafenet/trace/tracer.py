@@ -12,6 +12,7 @@ from cafenet.errors import TraceError
 from cafenet.space import WidthSpace
 from cafenet.trace.build import build_space
 from cafenet.trace.check import find_faults
+from cafenet.trace.forwards import expect_own_forwards
 from cafenet.trace.freezing import freeze_named, freeze_whole_modules
 from cafenet.trace.rules import RuleTable
 from cafenet.trace.run import Rule
@@ -32,7 +33,8 @@ def trace(
     example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments; FLOPs are counted for
         exactly these, so use a batch of one.
     freeze: name patterns (`"head"`, `"*.se"`): widths of layers with such a name, or inside such a module, stay. The
-        exact name of a layer freezes that layer's output width even if the group is named after another layer.
+        exact name of a layer freezes that layer's output width even if the group is named after another layer, as it
+        is for a depthwise convolution or a norm. A pattern that would freeze nothing is an error.
     min_width: the smallest width of each group: an int counts channels, a float below 1 is a share of the group.
     rules: op rules to add or replace, by aten op; see CONTRIBUTING.md.
     verify: run the model once more with every group cut differently and compare the shape of every intermediate
@@ -61,6 +63,7 @@ def find_space(
     """The same, where perhaps nothing may vary."""
     min_width = _checked_min_width(min_width)
     model = unwrap(model)
+    expect_own_forwards(model)
     args, kwargs = call_arguments(example_inputs)
     atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules))
     freeze_whole_modules(model, atoms)

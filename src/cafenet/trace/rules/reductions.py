@@ -35,7 +35,7 @@ def picking_reduction(run: Run, call: Call) -> None:
     for dim in _reduced(call, source.ndim):
         label = labels[dim]
         if label is not None:
-            run.numbers.append((call.outputs[-1], label, f"is told apart by position in {call.name}", call.path))
+            run.tell_apart(call.outputs[-1], label, call)
     reduction(run, call)
 
 

@@ -1,0 +1,46 @@
+"""Forwards that were put on a module itself: which of them a copy of the module takes along."""
+
+import functools
+from collections.abc import Set
+from types import FunctionType, MethodType
+from typing import Any
+
+from torch import nn
+
+from cafenet.errors import TraceError
+
+
+def expect_own_forwards(model: nn.Module) -> None:
+    """Refuse a forward that would go on running the original in a copy, and so in every slim model.
+
+    deepcopy binds methods and functools.partial to the copy, but takes functions and what they close over as they are:
+    after `old = net.forward; net.forward = lambda x: old(x / 255)`, a copy of `net` runs `net`.
+    """
+    modules = set(model.modules())
+    for path, module in model.named_modules():
+        forward = vars(module).get("forward")
+        is_compiled = type(module).__name__ == "OptimizedModule"  # compiles anew when it is copied
+        if forward is not None and not is_compiled and not _follows(forward, modules):
+            raise TraceError(
+                "a forward that is set on a module itself must be a method bound to it, but that of "
+                f"{path or 'the model'} ({type(module).__name__}) is {forward!r}, which would run the original in a "
+                "slim model; write a subclass, or set types.MethodType(function, module) with a function that calls "
+                "type(self).forward(self, ...); use torch.compile after extraction"
+            )
+
+
+def _follows(forward: Any, modules: Set[nn.Module]) -> bool:
+    if isinstance(forward, functools.partial):
+        takes_module = any(isinstance(each, nn.Module) and each in modules for each in forward.args)
+        return _follows(forward.func, modules) or (takes_module and not _closes_over(forward.func, modules))
+    return (
+        isinstance(forward, MethodType) and forward.__self__ in modules and not _closes_over(forward.__func__, modules)
+    )
+
+
+def _closes_over(function: Any, modules: Set[nn.Module]) -> bool:
+    """Whether a function holds a module of the model or a method of one."""
+    cells = (function.__closure__ or ()) if isinstance(function, FunctionType) else ()
+    held = [cell.cell_contents for cell in cells]
+    owners = [each.__self__ if isinstance(each, MethodType) else each for each in held]
+    return any(isinstance(owner, nn.Module) and owner in modules for owner in owners)
