@@ -176,7 +176,7 @@ def test_a_second_call_continues_the_first(tmp_path):
     unasked = Interrupted()
     again = found(metric=unasked, retrain=retrain, directory=str(tmp_path))
     assert_same_state(again.model, whole.model)
-    assert unasked.num_asked == 3  # whether it fits, before anything else and for each stage; nothing is scored
+    assert unasked.num_asked == 1  # whether it fits, before anything else
     assert (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
 
 
@@ -192,11 +192,9 @@ def test_other_options_of_the_search_start_it_again(tmp_path):
         found(algorithm=RandomSearch(samples=9), directory=tmp_path, scoring=ScoringConfig(calibration_size=40))
 
 
-def test_results_of_another_supernet_or_of_other_data_are_not_taken(tmp_path):
+def test_results_of_another_supernet_are_not_taken(tmp_path):
     """A supernet that was removed and trained in another way is not cut as the old one's scores say."""
     found(directory=tmp_path, stages=StagesConfig(1))
-    with pytest.raises(StoreError, match="validation was"):
-        found(directory=tmp_path, stages=StagesConfig(1), val=data(64, 5))
     for checkpoint in tmp_path.rglob("*.pt"):
         checkpoint.unlink()
     with pytest.raises(StoreError, match=r"weights was .*; use another directory"):
@@ -375,6 +373,43 @@ def test_class_probabilities_are_scored_as_classes():
     accuracy = cafenet.evaluate(answer.model, VAL)
     assert cafenet.evaluate(answer.model, validation, loss="cross_entropy") == accuracy
     assert "per_attribute" in cafenet.evaluate(answer.model, validation)
+
+
+class Keeping(Plain):
+    """Keeps a table of the channels at its first use in eval mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            return super().forward(x)
+        if self.table is None:
+            self.table = 2 * self.norm_one.weight[:, None, None]
+        x = nn.functional.relu(self.norm_two(self.two(self.table * nn.functional.relu(self.norm_one(self.one(x))))))
+        return self.head(x.mean((2, 3)))
+
+
+def test_a_table_that_a_forward_keeps_is_not_left_in_the_model():
+    model = built(Keeping)
+    assert set(found(model).result.widths) == {"one", "two"}
+    assert model.table is None
+
+
+def test_a_second_start_within_a_latency_measures_nothing_anew(tmp_path, monkeypatch):
+    """Neither a busier machine nor a faster one changes what a budget in milliseconds means."""
+    machine = {"factor": 1.0}
+
+    def measured(model, *arguments):
+        return machine["factor"] * (1.0 + 1e-3 * sum(parameter.numel() for parameter in model.parameters()))
+
+    for place in ("cafenet.api", "cafenet.searching.widths", "cafenet.searching.latency_model"):
+        monkeypatch.setattr(f"{place}.measure_latency", measured)
+    budget = f"{0.8 * measured(built()):.3f}ms"
+    first = found(budget=budget, directory=tmp_path)
+    for machine["factor"] in (5.0, 0.5):
+        assert found(budget=budget, directory=tmp_path).result == first.result
 
 
 def test_numbers_of_numpy_among_the_options(tmp_path):

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.atomic import write_json
-from cafenet.calling import call_arguments, training_mode, unwrap
+from cafenet.calling import call_arguments, training_mode, unchanged, unwrap
 from cafenet.description import describe_space
 from cafenet.errors import BudgetError, ScoringError, TrainingError
 from cafenet.examples import Data, hold_examples
@@ -38,6 +38,7 @@ from cafenet.stages import (
     StagesConfig,
     StagesResult,
     check_feasible,
+    latencies_before,
     place_for,
     plan_stages,
     search_in_stages,
@@ -121,7 +122,13 @@ def search(
         quiet=quiet,
     )
     space = trace(model, example_inputs, freeze=freeze)
-    measure = cache(partial(measure_latency, model, example_inputs, job.latency))
+    before = None if directory is None else latencies_before(Path(directory), str(budget).strip(), job.latency)
+
+    @cache
+    def measure() -> float:
+        """What the budget is a share of: at a second start what it was at the first."""
+        return measure_latency(model, example_inputs, job.latency) if before is None else before["full_ms"]
+
     parsed = parse_budget(budget, space, full_latency_ms=measure)
     full = {"flops": float(space.flops()), "params": float(space.params())}
     if any(cap.cost == "latency_ms" for cap in parsed.caps):
@@ -132,7 +139,8 @@ def search(
         check_training(retrain, train, next(model.parameters()).device, loss)
         check_plain_training(retrain)
     _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages))
-    _check_latency(job, space, parsed, example_inputs)
+    if before is None:
+        _check_latency(job, space, parsed, example_inputs)
     with _place(directory) as place:
         if not (place / "search.json").exists():  # else once the checkpoint has not refused the options
             _describe(model, space, job, budget, stages, place)
@@ -215,13 +223,14 @@ def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int
     held = hold_examples(data, name, num_examples=_FEW, device=next(model.parameters()).device)
     args, kwargs = call_arguments(held.batch[0])
     try:
-        with training_mode(model, False), torch.no_grad():
+        with unchanged(model), training_mode(model, False), torch.no_grad():
             return model(*args, **kwargs), held.batch[1], held.size
     except (RuntimeError, ValueError, TypeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         shapes = [list(leaf.shape) for leaf in tree_leaves(held.batch[0]) if isinstance(leaf, torch.Tensor)]
         raise ScoringError(
             f"the model must take the inputs of the {name}, which are {shapes} for {held.size} examples, but: "
-            f"{str(error).splitlines()[0]}; a list must hold batches, or examples whose target is one number"
+            f"{reason}; a list must hold batches, or examples whose target is one number"
         ) from error
 
 

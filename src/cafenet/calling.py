@@ -1,6 +1,7 @@
 """Running the user's model without changing it: unwrapping, modes, meta tensors, example inputs."""
 
 import copy
+import operator
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -210,6 +211,9 @@ _OF_EVERY_MODULE = vars(nn.Module()).keys() - {"_buffers"}
 """Hooks, parameters and submodules: no forward adds any, and looking through them would take most of the time."""
 
 
+_MOST_ENTRIES = 1000
+
+
 @contextmanager
 def unchanged(model: nn.Module) -> Iterator[None]:
     """Give every module its attributes back: a forward may keep a table, which has no values or another width here.
@@ -218,26 +222,40 @@ def unchanged(model: nn.Module) -> Iterator[None]:
     """
     attributes = [vars(module) for module in model.modules()]
     inside = (value for held in attributes for name, value in held.items() if name not in _OF_EVERY_MODULE)
-    before = [
-        (held, dict(held) if isinstance(held, dict) else list(held)) for held in (*attributes, *_containers(inside))
-    ]
+    before = [(held, _copied_once(held)) for held in (*attributes, *_containers(inside))]
     try:
         yield
     finally:
         for held, content in before:
-            held.clear()
-            if isinstance(held, list):
-                held.extend(content)
-            else:
-                held.update(content)
+            if not _has_same(held, content):  # one that cannot be written is not touched
+                held.clear()
+                if isinstance(held, list):
+                    held.extend(content)
+                else:
+                    held.update(content)
+
+
+def _copied_once(held: Any) -> Any:
+    return next(kind(held) for kind in (dict, list, set) if isinstance(held, kind))
+
+
+def _has_same(held: Any, content: Any) -> bool:
+    """Whether a container holds the very objects that it held before, in the same places."""
+    if len(held) != len(content):
+        return False
+    if isinstance(held, set):
+        return {id(each) for each in held} == {id(each) for each in content}
+    if isinstance(held, list):
+        return all(map(operator.is_, held, content))
+    return all(map(operator.is_, held.values(), content.values())) and all(map(operator.is_, held, content))
 
 
 def _containers(values: Iterable[Any]) -> Iterator[Any]:
-    """All dicts, lists and sets among the values and inside each other, each once."""
+    """All dicts, lists and sets among the values and inside each other, each once; large ones are data, no tables."""
     stack, met = list(values), set()
     while stack:
         value = stack.pop()
-        if not isinstance(value, (dict, list, set, tuple)) or id(value) in met:
+        if not isinstance(value, (dict, list, set, tuple)) or id(value) in met or len(value) > _MOST_ENTRIES:
             continue
         met.add(id(value))
         if not isinstance(value, tuple):

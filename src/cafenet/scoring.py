@@ -100,6 +100,10 @@ class Scorer:
         self._calibration = [inputs for inputs, _ in _even_batches(self.calibration, self.config.batch_size)]
         self._recalibrates = has_statistics(supernet.model)
         self.is_per_example = self._check_metric()
+        target = self.validation.batch[1]
+        is_soft = isinstance(target, Tensor) and target.ndim == 2
+        self.scored_by = metric_name(self._metric) if is_soft and isinstance(metric, str) else self.metric_name
+        """The metric as scores depend on it: that of class probabilities is another than that of attributes."""
         self.chance = chance_accuracy(self.validation.batch[1], loss) if metric == "accuracy" else None
 
     def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:

@@ -30,7 +30,7 @@ from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency import LatencySettings
 from cafenet.searching.result import SearchResult, is_result_of, read_result, write_result
 from cafenet.searching.trend import Trend
-from cafenet.searching.widths import SearchConfig, WidthSearch
+from cafenet.searching.widths import SearchConfig, WidthSearch, supernet_identity
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
 from cafenet.supernet_config import SupernetConfig, build_bins, build_supernet
@@ -40,6 +40,7 @@ from cafenet.train import TrainConfig, part_of, train_supernet
 _MOST_SHARES = (0.2, 0.9)
 _ABOUT_HALF = 0.48
 """Of a cost: 150M are meant as half of 300.8M, too."""
+_LATENCIES = "latencies.json"
 _FULL_SHARE = 0.3
 """Of the epochs, for the full network first, where a training does not say."""
 
@@ -190,6 +191,15 @@ def search_in_stages(
     return StagesResult(replace(result, channels=kept, widths=widths), slim, place)
 
 
+def latencies_before(directory: Path, budget: str, settings: LatencySettings) -> dict[str, float] | None:
+    """The cap on latency (`limit_ms`) and the full model's (`full_ms`) that a search for this budget began with."""
+    note = directory / _LATENCIES
+    before = json.loads(note.read_text()) if note.exists() else {}
+    measured: dict[str, float] | None = before.get("measured")
+    asked = {"budget": budget, "settings": asdict(settings)}
+    return measured if before.get("asked") == asked else None
+
+
 def _as_measured_first(
     budget: Budget, full_costs: Mapping[str, float], settings: LatencySettings, directory: Path
 ) -> tuple[Budget, Mapping[str, float]]:
@@ -197,14 +207,11 @@ def _as_measured_first(
     limit_ms = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), None)
     if limit_ms is None:
         return budget, full_costs
-    note = directory / "latencies.json"
-    asked = {"budget": budget.text, "settings": asdict(settings)}
-    measured = {"limit_ms": limit_ms, "full_ms": full_costs["latency_ms"]}
-    before = json.loads(note.read_text()) if note.exists() else {}
-    if before.get("asked") == asked:
-        measured = before["measured"]
-    else:
-        write_json(note, {"asked": asked, "measured": measured})
+    measured = latencies_before(directory, budget.text, settings)
+    if measured is None:
+        measured = {"limit_ms": limit_ms, "full_ms": full_costs["latency_ms"]}
+        asked = {"budget": budget.text, "settings": asdict(settings)}
+        write_json(directory / _LATENCIES, {"asked": asked, "measured": measured})
     caps = tuple(Cap(cap.cost, measured["limit_ms"] if cap.cost == "latency_ms" else cap.limit) for cap in budget.caps)
     return replace(budget, caps=caps), {**full_costs, "latency_ms": measured["full_ms"]}
 
@@ -285,26 +292,26 @@ def run_supernet(
 ) -> tuple[Supernet, list[SearchResult]]:
     """Train one supernet and search it for every budget, or read what was found before.
 
-    Other options of the search than before start it again; scores that the study holds already are taken from it. Those
-    of another supernet or of other data are refused.
+    Other options of the search than before start it again; scores that the study holds already are taken from it, and
+    those of another supernet or of other data refused. What is finished is read without its data.
     """
     supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
     files = {
         budget.text: directory / f"result-{_file_name(job.algorithm.name, budget.text)}.json" for budget in budgets
     }
-    scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
-    search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / "latency.json")
-    asked = _asked(job, search.identity())
+    asked = _asked(job, supernet)
     missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
     if missing:
+        scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
+        search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / "latency.json")
         found = search.run(missing, directory / "trials.journal", quiet=job.quiet)
         for budget, result in zip(missing, found, strict=True):
             write_result(result, files[budget.text], asked)
     return supernet, [read_result(files[budget.text]) for budget in budgets]
 
 
-def _asked(job: Job, identity: Mapping[str, object]) -> dict[str, Any]:
-    """What a result depends on, options and what is scored, as JSON gives it back."""
+def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
+    """What a result depends on, options and the supernet, as JSON gives it back."""
     search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
     content = {
         "algorithm": repr(job.algorithm),
@@ -312,7 +319,7 @@ def _asked(job: Job, identity: Mapping[str, object]) -> dict[str, Any]:
         "scoring": asdict(job.scoring),
         "latency": asdict(job.latency),
         "metric": metric_name(job.metric),
-        "identity": identity,
+        "supernet": supernet_identity(supernet),
     }
     plain: dict[str, Any] = json.loads(json.dumps(content, default=repr))
     return plain

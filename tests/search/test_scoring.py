@@ -284,6 +284,15 @@ def test_multi_label_accuracy():
     assert scorer.chance == pytest.approx(float(torch.maximum(shares, 1 - shares).mean()))
 
 
+def test_scores_of_probabilities_are_known_by_another_name_than_those_of_attributes():
+    images, labels = VALIDATION.tensors
+    soft = TensorDataset(images, torch.nn.functional.one_hot(labels).float())
+    supernet = tiny()
+    names = [Scorer(supernet, TRAIN, soft, loss=loss).scored_by for loss in (None, "bce", "cross_entropy")]
+    assert names == ["accuracy", "accuracy", "class_accuracy"]
+    assert Scorer(supernet, TRAIN, VALIDATION, loss="cross_entropy").scored_by == "accuracy"
+
+
 def test_chance_is_known_for_accuracy_alone():
     counts = torch.bincount(LABELS)
     assert scorer_of(tiny()).chance == float(counts.max()) / 256

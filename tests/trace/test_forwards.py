@@ -2,12 +2,14 @@
 
 import functools
 import types
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import nn
 
 import cafenet
+from cafenet.errors import TraceError
 from networks import IMAGE, Forward, pooled, proven, sizes
 
 
@@ -90,3 +92,26 @@ def test_the_place_is_named():
     model = Forward(lambda net, x: net.inner(x), inner=inner)
     with pytest.raises(cafenet.TraceError, match=r"but that of inner \(Net\) is"):
         cafenet.trace(model, IMAGE)
+
+
+def test_functions_without_a_module_are_taken_along():
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), nn.Conv2d(8, 4, 1))
+    model[1].forward = lambda x: 2 * x
+    space = cafenet.trace(model, torch.zeros(1, 3, 4, 4))
+    assert space.full_widths == {"0": 8}
+    images = torch.randn(2, 3, 4, 4)
+    torch.testing.assert_close(space.extract()(images), model(images))
+
+
+def test_a_method_of_another_object_is_refused():
+    @dataclass
+    class Wrapper:
+        inner: nn.Module
+
+        def run(self, x):
+            return type(self.inner).forward(self.inner, x)
+
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 4, 1))
+    model.forward = Wrapper(model).run
+    with pytest.raises(TraceError, match="must be a method bound to it"):
+        cafenet.trace(model, torch.zeros(1, 3, 4, 4))

@@ -1,7 +1,8 @@
 """`freeze=`: widths that the user wants to keep."""
 
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 import cafenet
 from networks import IMAGE, pooled, proven, reasons, sizes
@@ -127,3 +128,23 @@ def test_everything_frozen():
     with pytest.raises(cafenet.TraceError, match="at least one searchable group") as caught:
         cafenet.trace(Stages(), IMAGE, freeze="*")
     assert "stem: is frozen by '*'" in str(caught.value)
+
+
+class OneOutput(nn.Module):
+    """A head of one channel in a container, a map of one channel, and a layer of one output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Conv2d(3, 8, 3)
+        self.map = nn.Conv2d(8, 1, 1)
+        self.head = nn.Sequential(nn.Dropout(), nn.Linear(8, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body(x)
+        return self.head((x * self.map(x).sigmoid()).mean((2, 3)))
+
+
+@pytest.mark.parametrize("pattern", ["map", "head", "head.1", "head.1.weight"])
+def test_a_layer_of_one_channel_is_fixed_as_it_is(pattern):
+    """What it reads may vary."""
+    assert cafenet.trace(OneOutput(), torch.zeros(1, 3, 8, 8), freeze=pattern).full_widths == {"body": 8}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import nn
+from torch.fx.immutable_collections import immutable_dict
 
 import cafenet
 from networks import IMAGE, TWO_IMAGES, Forward, contents, pooled, proven, reasons, sizes
@@ -261,3 +262,10 @@ def test_loss_as_the_output():
     space = proven(model, (TWO_IMAGES, torch.tensor([1, 3])))
     assert sizes(space) == {"conv": (8, 1)}
     assert "nll_loss" in reasons(space)["head"]
+
+
+def test_containers_that_cannot_be_written_and_large_ones_are_left_alone():
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 4, 1))
+    model.options = immutable_dict({"a": 1})
+    model.vocabulary = dict.fromkeys(range(5000), 0)
+    assert cafenet.trace(model, torch.zeros(1, 3, 4, 4)).full_widths == {"0": 8}

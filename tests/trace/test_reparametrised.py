@@ -4,9 +4,11 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize, prune
 
+import cafenet
 from networks import TWO_IMAGES, Forward, proven, reasons, sizes
 
 
@@ -114,3 +116,21 @@ def test_names_and_attributes_are_those_of_the_layers(reparametrise):
     assert [layer.out_channels for layer in (slim.conv, slim.up, slim.wide)] == [3, 2, 4]
     assert (slim.up.in_channels, slim.wide.in_channels, slim.head.in_features) == (6, 2, 4)
     assert (slim.conv.weight.shape, slim.up.weight.shape) == ((3, 3, 3, 3), (6, 2, 2, 2))
+
+
+class Tables(nn.Module):
+    """Buffers of a parameter's shape that make channels of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(16, 4))
+        self.register_buffer("a", torch.randn(16, 4))
+        self.register_buffer("b", torch.randn(16, 4))
+        self.head = nn.Linear(48, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.cat([functional.linear(x, each).relu() for each in (self.w, self.a, self.b)], dim=1))
+
+
+def test_buffers_that_are_no_masks_have_their_own_names():
+    assert cafenet.trace(Tables(), torch.zeros(1, 4)).full_widths == {"w": 16, "a": 16, "b": 16}

@@ -230,16 +230,22 @@ class WidthSearch:
 
     def identity(self) -> dict[str, object]:
         """What scores depend on: a study of anything else is refused."""
-        supernet = self.scorer.supernet
         return {
-            "bins": {group.name: [group.channels, group.first, group.size] for group in self._bins.groups},
-            "pattern": repr(supernet.pattern),
-            "weights": _digest({**supernet.model.state_dict(), **constants(supernet.space, supernet.model)}),
-            "metric": self.scorer.metric_name,
+            **supernet_identity(self.scorer.supernet),
+            "metric": self.scorer.scored_by,
             "scoring": {name: value for name, value in asdict(self.scorer.config).items() if name != "max_examples"},
             "validation": self.scorer.validation.digest(),
             "calibration": self.scorer.calibration.digest(),
         }
+
+
+def supernet_identity(supernet: Supernet) -> dict[str, object]:
+    """What tells one trained supernet from another."""
+    return {
+        "bins": {group.name: [group.channels, group.first, group.size] for group in supernet.binned.bins.groups},
+        "pattern": repr(supernet.pattern),
+        "weights": _digest({**supernet.model.state_dict(), **constants(supernet.space, supernet.model)}),
+    }
 
 
 def _usage(feasible: Feasible, taken: IntArray, measured: Mapping[str, float]) -> float:

@@ -1,11 +1,12 @@
 """From a finished run to a WidthSpace: patterns, attribute slots, costs, group names."""
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
@@ -228,22 +229,16 @@ def _smallest(min_width: int | float, channels: int, divisor: int) -> int:
 
 def _shown_tensors(model: nn.Module) -> dict[str, str]:
     """Better known names of tensors: that of the parameter beside a mask, of the weight that another is turned into."""
-    shown = {}
+    shown: dict[str, str] = {}
     for path, module in model.named_modules():
         prefix = f"{path}." if path else ""
-        for name, buffer in module._buffers.items():
-            alike = [each for each, own in module._parameters.items() if _same_shape(buffer, own)]
-            if alike:
-                shown[f"{prefix}{name}"] = f"{prefix}{alike[0].removesuffix('_orig')}"
-        if "weight_orig" in module._parameters:
-            shown[f"{prefix}weight_orig"] = f"{prefix}weight"
+        for name in module._parameters:
+            known = name.removesuffix("_orig")
+            if known != name and f"{known}_mask" in module._buffers:  # pruned
+                shown |= {f"{prefix}{name}": f"{prefix}{known}", f"{prefix}{known}_mask": f"{prefix}{known}"}
         if "parametrizations" in module._modules:
             shown[f"{prefix}parametrizations.weight.original"] = f"{prefix}weight"
     return shown
-
-
-def _same_shape(left: Tensor | None, right: Tensor | None) -> bool:
-    return left is not None and right is not None and left.shape == right.shape
 
 
 def _layer(tensor: str, shown: dict[str, str]) -> str:
@@ -257,6 +252,9 @@ def _names(groups: tuple[Group, ...], shown: dict[str, str]) -> list[str]:
     """Groups are called after the layer that creates their first channel; a second one there adds its position."""
     names: list[str] = []
     for group in groups:
-        name = _layer(group.axis.tensor, shown)
-        names.append(f"{name}@{group.positions[0]}" if name in names else name)
+        tensor, position = group.axis.tensor, group.positions[0]
+        name = _layer(tensor, shown)
+        wanted = (name, f"{name}@{position}", tensor, f"{tensor}@{position}")
+        numbered = (f"{tensor}@{position}.{number}" for number in itertools.count(2))
+        names.append(next(each for each in itertools.chain(wanted, numbered) if each not in names))
     return names

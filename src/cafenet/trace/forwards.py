@@ -31,16 +31,20 @@ def expect_own_forwards(model: nn.Module) -> None:
 
 def _follows(forward: Any, modules: Set[nn.Module]) -> bool:
     if isinstance(forward, functools.partial):
-        takes_module = any(isinstance(each, nn.Module) and each in modules for each in forward.args)
-        return _follows(forward.func, modules) or (takes_module and not _closes_over(forward.func, modules))
-    return (
-        isinstance(forward, MethodType) and forward.__self__ in modules and not _closes_over(forward.__func__, modules)
-    )
+        return _follows(forward.func, modules)
+    if isinstance(forward, MethodType):
+        return _is_module(forward.__self__, modules) and not _holds(forward.__func__, modules)
+    return isinstance(forward, FunctionType) and not _holds(forward, modules)
 
 
-def _closes_over(function: Any, modules: Set[nn.Module]) -> bool:
-    """Whether a function holds a module of the model or a method of one."""
-    cells = (function.__closure__ or ()) if isinstance(function, FunctionType) else ()
-    held = [cell.cell_contents for cell in cells]
-    owners = [each.__self__ if isinstance(each, MethodType) else each for each in held]
-    return any(isinstance(owner, nn.Module) and owner in modules for owner in owners)
+def _holds(function: Any, modules: Set[nn.Module]) -> bool:
+    """Whether a function closes over a module of the model or a method of one, or has it as a default."""
+    if not isinstance(function, FunctionType):
+        return False
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return any(_is_module(each.__self__ if isinstance(each, MethodType) else each, modules) for each in held)
+
+
+def _is_module(value: Any, modules: Set[nn.Module]) -> bool:
+    return isinstance(value, nn.Module) and value in modules

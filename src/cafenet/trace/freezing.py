@@ -1,6 +1,6 @@
 """What is kept whole before anything is checked: by kind of module, and by the user's wish."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -46,10 +46,12 @@ def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) ->
             )
     component = atoms.components()
     creators = _creators(atoms, component)
+    narrow = _layers_of_one_channel(model)
     for pattern in patterns:
-        _freeze_matches(atoms, pattern, creators, is_layer=_is_layer(model, pattern))
+        _freeze_matches(atoms, pattern, creators, narrow, is_layer=_is_layer(model, pattern))
     for pattern in patterns:
-        _expect_effect(atoms, pattern, component, creators)
+        if not any(_inside(tensor, pattern) for tensor in narrow):  # whose width is fixed already
+            _expect_effect(atoms, pattern, component, creators)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +83,25 @@ def _is_layer(model: nn.Module, name: str) -> bool:
     )
 
 
-def _freeze_matches(atoms: Atoms, pattern: str, creators: Sequence[_Creator], is_layer: bool) -> None:
+def _layers_of_one_channel(model: nn.Module) -> set[str]:
+    """The weights of layers that put out a single channel, which no group has: a head of one class, a map."""
+    return {
+        f"{path}.weight" if path else "weight"
+        for path, module in model.named_modules()
+        if getattr(module, "out_channels", getattr(module, "out_features", None)) == 1
+    }
+
+
+def _freeze_matches(
+    atoms: Atoms, pattern: str, creators: Sequence[_Creator], narrow: Collection[str], is_layer: bool
+) -> None:
     """A layer's exact name freezes what it puts out; a pattern freezes groups that are named inside its matches."""
     reason = f"is frozen by {pattern!r}"
     inside = [each for each in creators if _inside(each.tensor, pattern)]
     for creator in inside:
         is_own = is_layer or creator.tensor.rpartition(".")[0] == pattern
         atoms.freeze(creator.label if is_own else creator.first_here, reason, "")
-    if is_layer and not inside:
+    if is_layer and not inside and not any(_inside(tensor, pattern) for tensor in narrow):
         # A depthwise convolution, a norm or a PReLU: all its dimensions are those of what it is given.
         atoms.freeze(_atoms_inside(atoms, pattern), reason, "")
 
