@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.atomic import write_json
 from cafenet.calling import call_arguments, training_mode, unchanged, unwrap
 from cafenet.description import describe_space
-from cafenet.errors import BudgetError, ScoringError, TrainingError
+from cafenet.errors import BudgetError, ScoringError, TrainingError, first_line
 from cafenet.examples import Data, hold_examples
 from cafenet.feed import as_dataset
 from cafenet.metrics import Metric, is_per_example, metric_by_name, metric_name
@@ -226,11 +226,10 @@ def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int
         with unchanged(model), training_mode(model, False), torch.no_grad():
             return model(*args, **kwargs), held.batch[1], held.size
     except (RuntimeError, ValueError, TypeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         shapes = [list(leaf.shape) for leaf in tree_leaves(held.batch[0]) if isinstance(leaf, torch.Tensor)]
         raise ScoringError(
             f"the model must take the inputs of the {name}, which are {shapes} for {held.size} examples, but: "
-            f"{reason}; a list must hold batches, or examples whose target is one number"
+            f"{first_line(error)}; a list must hold batches, or examples whose target is one number"
         ) from error
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from cafenet.errors import CheckpointError
+from cafenet.errors import CheckpointError, first_line
 from cafenet.plain import plain_numbers
 
 FORMAT = "cafenet-checkpoint"
@@ -36,7 +36,7 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a broken archive makes torch raise
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise CheckpointError(f"the checkpoint {path} is broken: {reason}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of cafenet")

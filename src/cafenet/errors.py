@@ -55,3 +55,8 @@ class RecipeError(CafeNetError):
 
 class ExportError(CafeNetError):
     """A model that cannot be written in a format, or that differs after writing."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in short; the name of its kind where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cafenet.calling import call_arguments, copied, copy_of, named_tensors, tensors_of, training_mode, unwrap
-from cafenet.errors import ExportError
+from cafenet.errors import ExportError, first_line
 from cafenet.slim_file import load, save
 
 Format = Literal["pt", "pt2", "onnx"]
@@ -99,7 +99,7 @@ def _write_onnx(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     except OSError:
         raise
     except Exception as error:  # an op or a number type that torch.onnx or onnxruntime does not have
-        raise ExportError(f"ONNX cannot hold or run this model: {_first_line(error)}; use a .pt2 file") from error
+        raise ExportError(f"ONNX cannot hold or run this model: {first_line(error)}; use a .pt2 file") from error
 
 
 _WRITERS = {"pt": _write_pt, "pt2": _write_pt2, "onnx": _write_onnx}
@@ -110,12 +110,8 @@ def _exported(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         return torch.export.export(model, *copied((args, kwargs)))
     except Exception as error:  # torch.export has many ways to say that a forward is too dynamic
         raise ExportError(
-            f"torch.export cannot follow this model's forward: {_first_line(error)}; use a .pt file"
+            f"torch.export cannot follow this model's forward: {first_line(error)}; use a .pt file"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _noise(value: Any, generator: torch.Generator) -> Any:

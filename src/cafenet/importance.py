@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from cafenet.calling import copy_of, named_tensors, unwrap
+from cafenet.calling import copy_of, named_tensors, unsaved_buffers, unwrap
 from cafenet.layout import IntArray, Layout
 from cafenet.space import WidthSpace
 
@@ -116,9 +116,7 @@ def put_in_order(space: WidthSpace, source: nn.Module, order: IntArray, model: n
 
 def constants(space: WidthSpace, model: nn.Module) -> dict[str, Tensor]:
     """The buffers with channels that a state dict leaves out (`persistent=False`): they are in the weights' order."""
-    saved = model.state_dict()
-    buffers = model.named_buffers()
-    return {name: buffer for name, buffer in buffers if name in space.layout.axes and name not in saved}
+    return {name: model.get_buffer(name) for name in sorted(unsaved_buffers(model) & space.layout.axes.keys())}
 
 
 def channels_before(space: WidthSpace, channels: Mapping[str, Sequence[int]], order: IntArray) -> dict[str, list[int]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cafenet.calling import RECORD, named_tensors, unsaved_buffers, unwrap
-from cafenet.errors import SlimFileError
+from cafenet.errors import SlimFileError, first_line
 from cafenet.extract import SlimRecord, rebuild
 
 FORMAT = "cafenet-slim"
@@ -104,7 +104,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a broken archive makes torch raise: the user needs one answer
-        raise SlimFileError(f"{path} is broken or not a file of torch.save: {_first_line(error)}") from error
+        raise SlimFileError(f"{path} is broken or not a file of torch.save: {first_line(error)}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SlimFileError(f"{path} is not a slim model of cafenet.save (format must be {FORMAT!r})")
     found = content.get("format_version")
@@ -123,7 +123,3 @@ def _difference(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int
         if found[name] != shape:
             return f"{name} must have shape {list(shape)}, but has {list(found[name])}"
     return f"the file has no {next(iter(set(found) - set(expected)))}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

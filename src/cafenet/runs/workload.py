@@ -14,7 +14,7 @@ from cafenet.calling import training_mode
 from cafenet.config import Recipe
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
 from cafenet.distributed import processes
-from cafenet.errors import DataError, RecipeError
+from cafenet.errors import DataError, RecipeError, first_line
 from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
@@ -96,10 +96,9 @@ class Workload:
             with training_mode(self.model, False), torch.no_grad():
                 output = self.model(inputs)
         except Exception as error:  # whatever the user's forward raises
-            reason = (str(error).splitlines() or [""])[0]
             raise DataError(
                 f"the model {name} must take inputs of shape {list(inputs.shape[1:])}, but: {type(error).__name__}: "
-                f"{reason}; see model.options, model.input_size and data.source"
+                f"{first_line(error)}; see model.options, model.input_size and data.source"
             ) from error
         if not isinstance(output, Tensor) or output.ndim != 2:
             found = list(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
