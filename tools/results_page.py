@@ -37,7 +37,8 @@ whose interval holds zero is no win and no loss. FLOPs count one multiply-add as
 
 These runs are small stand-ins (narrow networks, a part of the data, a few epochs) that finish on a CPU. They show that
 the whole job works and how large differences are at this scale, and say little about the paper's scale. Every final
-model is trained from scratch with the same schedule and evaluated once on the test set after its last epoch. CelebA's
+model is trained from scratch with the same schedule and evaluated once on the test set after its last epoch. Uniform
+was rounded to the bins of the search when these runs were made; today it is one factor on channels. CelebA's
 run samples and searches widths as the paper does, the VGG's as CafeNet's default was at revision ba4e679,
 with r = 1. No method is clearly ahead of another at the same budget here: two or three seeds show only differences of
 some points. In detection red cells are found alike by all

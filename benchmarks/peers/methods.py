@@ -20,6 +20,7 @@ from cafenet.importance import sort_by_importance
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
+from cafenet.searching.uniform import uniform_widths
 
 SUPERNET_EPOCHS = 20
 NUM_SEARCHED = 300
@@ -35,7 +36,14 @@ Method: TypeAlias = Callable[[Task, nn.Module, int, int, Path], nn.Module]
 
 
 def uniform(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """One factor for all groups, what rounding leaves given to single bins; the most important channels."""
+    """One factor on the channels of all groups; the most important channels."""
+    space = cafenet.trace(trained, task.example)
+    widths = uniform_widths(space, _feasible(space, percent))
+    return space.extract(widths, model=sort_by_importance(space, trained))
+
+
+def uniform_in_bins(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
+    """One factor for all groups, rounded to the bins of a search; what is left goes to single bins."""
     space = cafenet.trace(trained, task.example)
     feasible = _feasible(space, percent)
     taken = feasible.fill(feasible.uniform(), np.random.default_rng(seed), low=0.99, n=1)[0]
@@ -177,6 +185,7 @@ def fastnas(task: Task, trained: nn.Module, percent: int, seed: int, place: Path
 
 METHODS: dict[str, Method] = {
     "Uniform": uniform,
+    "Uniform in bins": uniform_in_bins,
     "Random": random,
     "AutoSlim-style": autoslim,
     "Torch-Pruning": torch_pruning,

@@ -27,6 +27,8 @@ Made by `make bench-peers` (`python -m benchmarks.peers`, which says how to rest
   of the original network, then {SPARSE_EPOCHS} of sparse training where the row says so, or {SUPERNET_EPOCHS} of
   CafeNet's supernet. FastNAS and the others do not train.
 - A budget is a cap. CafeNet uses it up; FastNAS and Torch-Pruning stay below it, by a ninth in the worst cell.
+- *Uniform* is one factor on channels. *Uniform in bins* rounds that to the bins of a search and gives what is
+  left to single bins, so that it strays from one factor where bins are coarse.
 - Every tool gets the original network, trained for {SCRATCH_EPOCHS} epochs, but for AutoSlim-style and rows that say
   *fresh weights*, where there are any: these train a supernet from the start.
 - Supernets are trained for {SUPERNET_EPOCHS} epochs, and {NUM_SEARCHED} widths scored; two stages share both.

@@ -14,6 +14,7 @@ from cafenet.retrain import train_model
 from cafenet.runs.workload import Workload
 from cafenet.searching.algorithm import METHODS
 from cafenet.searching.budget import Budget
+from cafenet.searching.uniform import uniform_widths
 from cafenet.stages import run_supernet, search_in_stages
 
 
@@ -66,7 +67,7 @@ def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
         yield Entry("Original", "", None)
     if config.uniform:
         for budget in workload.budgets:
-            yield Entry("Uniform", budget.text, _leading(workload, _uniform(workload, budget), budget))
+            yield Entry("Uniform", budget.text, _uniform(workload, budget))
     if config.random_widths:
         for budget in workload.budgets:
             yield random_entry(workload, budget, directory / "random")
@@ -117,15 +118,18 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
     return Entry("Random", budget.text, _leading(workload, rows[int(np.argmax(scores))], budget), max(scores))
 
 
-def _uniform(workload: Workload, budget: Budget) -> np.ndarray:
-    """One factor for all groups; what rounding leaves of the budget goes to single bins, as in a search."""
-    feasible = workload.feasible(budget)
-    even = feasible.uniform()
-    filled = feasible.fill(even, np.random.default_rng(workload.recipe.seed), n=1)
-    return filled[0] if len(filled) else even
+def _uniform(workload: Workload, budget: Budget) -> dict[str, list[int]]:
+    """Return the leading channels of one factor for all groups, in the smallest steps that the recipe allows."""
+    options, space = workload.recipe.supernet, workload.space
+    within = workload.feasible(budget)
+    widths = uniform_widths(space, within, min_width=options.min_width, divisor=options.divisor)
+    return _leading_channels(workload, widths)
 
 
 def _leading(workload: Workload, taken: np.ndarray, budget: Budget) -> dict[str, list[int]]:
     """The leading channels of bins per group."""
-    widths = workload.feasible(budget).bins.widths(taken).tolist()
-    return {group.name: list(range(width)) for group, width in zip(workload.space.groups, widths, strict=True)}
+    return _leading_channels(workload, workload.feasible(budget).bins.widths(taken))
+
+
+def _leading_channels(workload: Workload, widths: np.ndarray) -> dict[str, list[int]]:
+    return {group.name: list(range(width)) for group, width in zip(workload.space.groups, widths.tolist(), strict=True)}
