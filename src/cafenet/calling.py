@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -142,14 +143,15 @@ def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...],
 
 @contextmanager
 def as_written() -> Iterator[None]:
-    """Run the ops that a model's code names: nothing compiled, and attention without its fused path.
+    """Run the ops that a model's code names: nothing compiled, and attention as products, not in fused kernels.
 
-    That path hides the products of a whole layer in one op, and makes nested tensors, which have no sizes, of padding.
+    The fast path of `nn.MultiheadAttention` hides the products of a whole layer in one op, and makes nested tensors,
+    which have no sizes, of padding. Which kernel `scaled_dot_product_attention` takes depends on device and type.
     """
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with _uncompiled():
+        with _uncompiled(), sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
