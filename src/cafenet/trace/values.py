@@ -47,7 +47,9 @@ class Values:
         """Meta tensors in place of real ones, which become their values; meta tensors stay as they are."""
         if not self._on_meta:
             return tree
-        return tree_map(lambda leaf: self._mirror(leaf) if isinstance(leaf, Tensor) and not leaf.is_meta else leaf, tree)
+        return tree_map(
+            lambda leaf: self._mirror(leaf) if isinstance(leaf, Tensor) and not leaf.is_meta else leaf, tree
+        )
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
         """What `func(*args, **kwargs)` returns; `tensors` are those among the arguments (see `on_one_device`)."""
@@ -80,6 +82,9 @@ class Values:
             for tensor, before in self._written:
                 tensor.copy_(before)
         self._written.clear()
+
+    def _beside(self, leaf: Any) -> Any:
+        return self._mirror(leaf) if isinstance(leaf, Tensor) and not leaf.is_meta else leaf
 
     def _mirror(self, value: Tensor) -> Tensor:
         meta: Tensor = to_meta(value)
@@ -123,8 +128,12 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> lis
         return []
     given = {**dict(zip((argument.name for argument in schema.arguments), args, strict=False)), **kwargs}
     targets = [given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    return [leaf for target in targets for leaf in (target if isinstance(target, (list, tuple)) else [target])
-            if isinstance(leaf, Tensor)]
+    return [
+        leaf
+        for target in targets
+        for leaf in (target if isinstance(target, (list, tuple)) else [target])
+        if isinstance(leaf, Tensor)
+    ]
 
 
 def _mapped(out: Any, change: Any) -> Any:
