@@ -133,6 +133,7 @@ _COUNTS: dict[str, Callable[..., int]] = {
     **dict.fromkeys(("aten::dot", "aten::vdot"), lambda out, a, b: a.numel()),
     "aten::_grouped_mm": _grouped_matrices,
     "aten::convolution": _convolution,
+    "aten::conv_tbc": lambda out, x, weight, *_, **__: out.numel() * weight[..., 0].numel(),
     "torchvision::deform_conv2d": lambda out, x, weight, *_, **__: out.numel() * weight[0].numel(),
     "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
     "aten::mkldnn_rnn_layer": _recurrent,

@@ -31,9 +31,9 @@ class Values:
 
         on_meta: whether the model sees meta tensors; otherwise it sees the values, for code that goes past PyTorch.
         """
-        self._home, self._on_meta = home, on_meta
+        self._home, self._users, self._on_meta = home, tuple(kept), on_meta
         self._kept: dict[int, list[Tensor]] = {}
-        for tensor in kept:
+        for tensor in self._users:
             self._kept.setdefault(_storage(tensor), []).append(tensor)
         self._written: list[tuple[Tensor, Tensor]] = []
         self._stale: dict[int, Tensor] = {}
@@ -41,7 +41,7 @@ class Values:
 
     def again(self) -> "Values":
         """The same for another run."""
-        return Values(self._home, [tensor for tensors in self._kept.values() for tensor in tensors], self._on_meta)
+        return Values(self._home, self._users, self._on_meta)
 
     def beside(self, tree: Any) -> Any:
         """Meta tensors in place of real ones, which become their values; meta tensors stay as they are."""
@@ -81,6 +81,7 @@ class Values:
         with torch.no_grad():
             for tensor, before in self._written:
                 tensor.copy_(before)
+                self._kept.setdefault(_storage(tensor), []).append(tensor)
         self._written.clear()
 
     def _beside(self, leaf: Any) -> Any:
