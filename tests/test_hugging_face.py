@@ -3,7 +3,7 @@
 import pytest
 
 import cafenet
-from hugging_face import build, bert, tokens
+from hugging_face import bert, build, tokens
 from networks import sizes
 
 # Per token of 16 features: 4 * 16 * 16 = 1024 for queries, keys, values and results, 2 * 16 * 24 = 768 for the MLP.

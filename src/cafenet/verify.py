@@ -23,13 +23,13 @@ from cafenet.calling import (
     named_tensors,
     tensors_of,
     training_mode,
-    unchanged,
 )
 from cafenet.counting import ProductCounter
 from cafenet.extract import extract
 from cafenet.layout import Cut, Subnet, cuts
 from cafenet.randomness import fixed_randomness
 from cafenet.slicing import Harness, slice_tensors
+from cafenet.snapshot import unchanged
 from cafenet.space import WidthSpace
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-3}

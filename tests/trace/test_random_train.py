@@ -25,7 +25,7 @@ def seed_all(seed: int) -> None:
     np.random.seed(seed)
 
 
-def skipping(is_skipped, residual: bool, head=None) -> nn.Module:
+def skipping(is_skipped, residual: bool) -> nn.Module:
     """A layer that training skips at random, and a parameter that only training uses, so that train mode is run."""
 
     def forward(net, x):
@@ -66,7 +66,7 @@ def test_one_random_skip(draw: str, on_meta: bool):
 
 @pytest.mark.parametrize("draw", list(DRAWS))
 def test_skip_that_ties_what_eval_mode_does_not(draw: str):
-    """Without a residual sum, eval mode lets both layers vary alone; a skip hands one's channels to the other's reader."""
+    """Without a residual sum both layers could vary alone; a skip hands the channels of one to the other's reader."""
     model = skipping(DRAWS[draw], residual=False)
     space = spaces_at_all_seeds(model, IMAGE)
     assert sizes(space) == {"conv": (8, 1)}
