@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 import cafenet
 from networks import Forward, proven, reasons, sizes
@@ -147,8 +148,9 @@ def _(x, weight):
 
 def hidden_product(**options) -> cafenet.WidthSpace:
     model = Forward(
-        lambda net, x: net.head(times(net.up(x).relu(), net.weight)),
-        up=nn.Linear(8, 6),
+        lambda net, x: net.head(times(net.up(net.first(x).relu()), net.weight)),
+        first=nn.Linear(8, 4),
+        up=nn.Linear(4, 6),
         weight=nn.Parameter(torch.randn(6, 7)),
         head=nn.Linear(7, 3),
     )
@@ -166,9 +168,31 @@ def test_product_that_nobody_can_price_is_an_error():
         hidden_product()
 
 
+def test_product_of_train_mode_needs_no_price():
+    model = Forward(
+        lambda net, x: net.head(net.up(x).relu()) + (times(x, net.weight) if net.training else 0),
+        up=nn.Linear(8, 6),
+        weight=nn.Parameter(torch.randn(8, 3)),
+        head=nn.Linear(6, 3),
+    )
+    assert cafenet.trace(model, TOKENS).flops() == 5 * (8 * 6 + 6 * 3)
+
+
+def test_formula_of_the_user():
+    """FLOPs of PyTorch's formulas are two for each multiply-add."""
+    register_flop_formula(torch.ops.cafenet_tests.times)(lambda x, weight, **_: 2 * x[0] * x[1] * x[2] * weight[1])
+    try:
+        space = hidden_product()
+        assert cafenet.verify(space, TOKENS).problems == []
+    finally:
+        del flop_registry[torch.ops.cafenet_tests.times]
+    assert sizes(space) == {"first": (4, 1)}
+    assert space.flops() == 5 * (8 * 4 + 4 * 6 + 6 * 7 + 7 * 3)
+
+
 def test_rule_of_a_product_must_charge():
     rules = {torch.ops.aten.addmm: keep, torch.ops.aten.linear: keep}
-    with pytest.raises(cafenet.TraceError, match=r"that of aten.addmm.default in up charged none; call run.cost"):
+    with pytest.raises(cafenet.TraceError, match=r"that of aten.addmm.default in first charged none; call run.cost"):
         hidden_product(rules=rules)
 
 

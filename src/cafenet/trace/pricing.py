@@ -26,7 +26,7 @@ _PRODUCT = re.compile(
 _NO_PRODUCT = re.compile(
     r"backward|upsample|_cell$|flatten_weight|linear_combination|_jvp$|quant_pack|sdp_choice|_search$|_reorder_"
 )
-_PIECES = {"torchvision::roi_align", "torchvision::roi_pool", "torchvision::ps_roi_align", "torchvision::ps_roi_pool"}
+_FREE = {f"torchvision::{name}" for name in ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")}
 """Ops from elsewhere that read two tensors and multiply nothing but weights of an interpolation."""
 
 _OWN = ("aten", "prim", "prims")
@@ -44,14 +44,14 @@ def priced(func: OpOverload, rule: Rule, freezes: bool) -> Rule:
 
     freezes: whether the rule keeps the factors whole, so that their sizes at full width are right at every width.
     """
-    is_foreign = func.namespace not in _OWN and func._schema.name not in _PIECES
+    is_foreign = func.namespace not in _OWN and func._schema.name not in _FREE
     if not multiplies(func) and not (is_foreign and freezes):
         return rule
 
     def charging(run: Run, call: Call) -> None:
         num_terms, may_vary = len(run.terms), not freezes and any(map(has_labels, call.tensors))
         rule(run, call)
-        if len(run.terms) > num_terms or not (multiplies(func) or _reads_several(call)):
+        if len(run.terms) > num_terms or not run.is_priced or not (multiplies(func) or _reads_several(call)):
             return
         if may_vary:
             raise TraceError(
@@ -69,7 +69,7 @@ def _reads_several(call: Call) -> bool:
 
 def charge_whole(run: Run, call: Call) -> None:
     """Charge a product whose factors keep their sizes."""
-    price = _price(call)
+    price = _price(call) if run.is_priced else 0
     if price is None:
         raise TraceError(
             f"every product must have a price, but nothing says how many multiply-adds {call.func} in "

@@ -98,6 +98,8 @@ class Run:
     """The state that rules read and write."""
 
     atoms: Atoms
+    is_priced: bool = True
+    """Whether every product must have a price: FLOPs are those of eval mode."""
     terms: list[Term] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     attributes: list[AttributeLabel] = field(default_factory=list)

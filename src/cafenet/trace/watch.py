@@ -146,11 +146,9 @@ def _train_pass(
 ) -> Pass | None:
     """A pass in train mode, on a batch of two (batch norm refuses one); None if the model cannot do it."""
     for args, kwargs in (tree_map(_twice, (ground.args, ground.kwargs)), (ground.args, ground.kwargs)):
-        this = Pass(Run(atoms), True, Ground(ground.tensors, args, kwargs, ground.values), seed)
+        this = Pass(Run(atoms, is_priced=False), True, Ground(ground.tensors, args, kwargs, ground.values), seed)
         try:
             _follow(model, this, tensors, table)
-        except TraceError:
-            raise
         except Exception:  # an eval-only model is still traceable: what only train mode uses is listed as unused
             continue
         return this
