@@ -137,7 +137,7 @@ def _parts(value: Any) -> list[Any]:
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
-    with unchanged(model), as_written():
+    with unchanged(model, outside=True), as_written():
         return run_with(model, dict(tensors), args, kwargs)
 
 

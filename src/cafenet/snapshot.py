@@ -32,13 +32,18 @@ Undo = Callable[[], object]
 
 
 @contextmanager
-def unchanged(model: nn.Module) -> Iterator[None]:
+def unchanged(model: nn.Module, *, outside: bool = False) -> Iterator[None]:
     """Give every module its class, attributes, hooks, parameters and submodules back, with the contents of containers.
 
-    That holds for dicts, lists and sets inside each other, in objects of the user's own classes, in those classes and
-    in what hooks close over, for tensors among the attributes, and for generators of random numbers.
+    That holds for dicts, lists and sets inside each other, in objects of the user's own classes and in those classes,
+    for tensors among the attributes, and for generators of random numbers.
+
+    Args:
+        model: The model that is run inside the block.
+        outside: Also restore what hooks and other functions close over: a list outside the model that a hook fills. A
+            run on real values may count in there; one on tensors without values may not.
     """
-    undo = _Snapshot(model).undo
+    undo = _Snapshot(model, outside).undo
     try:
         yield
     finally:
@@ -49,7 +54,8 @@ def unchanged(model: nn.Module) -> Iterator[None]:
 class _Snapshot:
     """Walks once over everything that a model holds and notes how to restore it."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, outside: bool) -> None:
+        self._outside = outside
         self.undo: list[Undo] = []
         self._met: set[int] = set()
         self._empty: list[Any] = []
@@ -75,7 +81,7 @@ class _Snapshot:
         elif isinstance(value, Tensor):
             self._tensor(value)
         elif isinstance(value, (FunctionType, MethodType, functools.partial)):
-            self._push(_held_by(value), depth)
+            self._push(_held_by(value) if self._outside else (), depth)
         elif isinstance(value, (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)):
             self.undo.append(_generator(value))
         elif isinstance(value, type):

@@ -65,7 +65,7 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
             continue
         break
     result = Verification(trials, dtype)
-    with unchanged(space.model):  # a hook that is a closure is not copied: the slim model's writes into the user's
+    with unchanged(space.model, outside=True):  # a hook's closure is not copied: a slim model writes into the user's
         for _ in range(trials):
             for check, mixing in ((_check_extracted, True), (_check_masked, False)):
                 subnet = _random_subnet(space, rng, mixing)
