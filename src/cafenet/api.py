@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.atomic import write_json
-from cafenet.calling import call_arguments, training_mode, unchanged, unwrap
+from cafenet.calling import call_arguments, training_mode, unwrap
 from cafenet.description import describe_space
 from cafenet.errors import BudgetError, ScoringError, TrainingError, first_line
 from cafenet.examples import Data, hold_examples
@@ -31,6 +31,7 @@ from cafenet.searching.latency import LatencySettings, measure_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.trend import Trend
 from cafenet.searching.widths import SearchConfig
+from cafenet.snapshot import unchanged
 from cafenet.space import WidthSpace
 from cafenet.stages import (
     Job,

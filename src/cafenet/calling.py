@@ -1,18 +1,19 @@
 """Running the user's model without changing it: unwrapping, modes, meta tensors, example inputs."""
 
 import copy
-import operator
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_map
 
 from cafenet.errors import TraceError
+from cafenet.snapshot import unchanged
 
 Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
 """For each tensor's name, the module dictionaries and keys under which it hangs."""
@@ -136,20 +137,21 @@ def _parts(value: Any) -> list[Any]:
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
-    with unchanged(model), as_written():
+    with unchanged(model, outside=True), as_written():
         return run_with(model, dict(tensors), args, kwargs)
 
 
 @contextmanager
 def as_written() -> Iterator[None]:
-    """Run the ops that a model's code names: nothing compiled, and attention without its fused path.
+    """Run the ops that a model's code names: nothing compiled, and attention as products, not in fused kernels.
 
-    That path hides the products of a whole layer in one op, and makes nested tensors, which have no sizes, of padding.
+    The fast path of `nn.MultiheadAttention` hides the products of a whole layer in one op, and makes nested tensors,
+    which have no sizes, of padding. Which kernel `scaled_dot_product_attention` takes depends on device and type.
     """
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with _uncompiled():
+        with _uncompiled(), sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
@@ -205,62 +207,6 @@ def run_with(
         for (held, key, _), tensor in zip(used, before, strict=True):
             held[key] = tensor
     return output
-
-
-_OF_EVERY_MODULE = vars(nn.Module()).keys() - {"_buffers"}
-"""Hooks, parameters and submodules: no forward adds any, and looking through them would take most of the time."""
-
-
-_MOST_ENTRIES = 1000
-
-
-@contextmanager
-def unchanged(model: nn.Module) -> Iterator[None]:
-    """Give every module its attributes back: a forward may keep a table, which has no values or another width here.
-
-    Dicts, lists and sets among them, also inside each other, get their contents back: `self.tables[size] = ...`.
-    """
-    attributes = [vars(module) for module in model.modules()]
-    inside = (value for held in attributes for name, value in held.items() if name not in _OF_EVERY_MODULE)
-    before = [(held, _copied_once(held)) for held in (*attributes, *_containers(inside))]
-    try:
-        yield
-    finally:
-        for held, content in before:
-            if not _has_same(held, content):  # one that cannot be written is not touched
-                held.clear()
-                if isinstance(held, list):
-                    held.extend(content)
-                else:
-                    held.update(content)
-
-
-def _copied_once(held: Any) -> Any:
-    return next(kind(held) for kind in (dict, list, set) if isinstance(held, kind))
-
-
-def _has_same(held: Any, content: Any) -> bool:
-    """Whether a container holds the very objects that it held before, in the same places."""
-    if len(held) != len(content):
-        return False
-    if isinstance(held, set):
-        return {id(each) for each in held} == {id(each) for each in content}
-    if isinstance(held, list):
-        return all(map(operator.is_, held, content))
-    return all(map(operator.is_, held.values(), content.values())) and all(map(operator.is_, held, content))
-
-
-def _containers(values: Iterable[Any]) -> Iterator[Any]:
-    """All dicts, lists and sets among the values and inside each other, each once; large ones are data, no tables."""
-    stack, met = list(values), set()
-    while stack:
-        value = stack.pop()
-        if not isinstance(value, (dict, list, set, tuple)) or id(value) in met or len(value) > _MOST_ENTRIES:
-            continue
-        met.add(id(value))
-        if not isinstance(value, tuple):
-            yield value
-        stack += value.values() if isinstance(value, dict) else value
 
 
 @contextmanager

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from cafenet.calling import call_arguments, unchanged
+from cafenet.calling import call_arguments
 from cafenet.examples import Examples
 from cafenet.layout import Subnet, cuts
 from cafenet.slicing import slice_tensors
+from cafenet.snapshot import unchanged
 from cafenet.supernet import Supernet
 
 

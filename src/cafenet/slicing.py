@@ -6,8 +6,9 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from cafenet.calling import run_with, tensor_places, unchanged
+from cafenet.calling import run_with, tensor_places
 from cafenet.layout import Cut, Layout, Subnet, cuts
+from cafenet.snapshot import unchanged
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int]]
 """Values by (module path, attribute name)."""

@@ -2,7 +2,8 @@
 
 Random channels are dropped from the model under random weights, in float64 where the model allows it. The run in
 place, the extracted slim model and, where nothing normalises or reduces over the dropped channels, the full model
-with their parameters set to zero must give the same output; FLOPs and params must equal a count on the slim model.
+with their parameters set to zero must give the same output. FLOPs and params must equal a count on the slim model as it
+runs, which knows nothing of the trace (`counting`).
 """
 
 import functools
@@ -13,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
-from torch.utils.flop_counter import FlopCounterMode
 
 from cafenet.calling import (
     as_written,
@@ -22,13 +22,14 @@ from cafenet.calling import (
     copied,
     named_tensors,
     tensors_of,
-    to_meta,
     training_mode,
-    unchanged,
 )
+from cafenet.counting import ProductCounter
 from cafenet.extract import extract
 from cafenet.layout import Cut, Subnet, cuts
+from cafenet.randomness import fixed_randomness
 from cafenet.slicing import Harness, slice_tensors
+from cafenet.snapshot import unchanged
 from cafenet.space import WidthSpace
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-3}
@@ -64,7 +65,7 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
             continue
         break
     result = Verification(trials, dtype)
-    with unchanged(space.model):  # a hook that is a closure is not copied: the slim model's writes into the user's
+    with unchanged(space.model, outside=True):  # a hook's closure is not copied: a slim model writes into the user's
         for _ in range(trials):
             for check, mixing in ((_check_extracted, True), (_check_masked, False)):
                 subnet = _random_subnet(space, rng, mixing)
@@ -82,32 +83,28 @@ def _check_extracted(
     in_place = _run_cut(space, tensors, inputs, chosen)
     widths = {g.name: u.size * g.divisor for g, u in zip(space.groups, subnet.units, strict=True)}
     slim = extract(space.model, space.layout, subnet, widths, {}, tensors=tensors)
-    with torch.no_grad(), training_mode(slim, False), as_written():
-        args, kwargs = copied(inputs)
+    args, kwargs = copied(inputs)
+    with torch.no_grad(), fixed_randomness(0), training_mode(slim, False), as_written(), ProductCounter() as counter:
         extracted = slim(*args, **kwargs)
     error = _difference(in_place, extracted, result)
     result.max_extract_error = max(result.max_extract_error, error)
     if not error <= TOLERANCE[result.dtype]:
         result.problems.append(f"the extracted model differs from the run in place by {error:.1e}")
-    _check_costs(space, slim, inputs, widths, result)
+    _check_costs(space, slim, counter, widths, result)
 
 
-def _check_costs(space: WidthSpace, slim: nn.Module, inputs: Any, widths: dict[str, int], result: Verification) -> None:
-    try:
-        flops = _count_flops(slim, to_meta(named_tensors(slim)), to_meta(inputs))
-    except (RuntimeError, NotImplementedError):  # the model reads values, or makes constants on the CPU
-        flops = _count_flops(slim, named_tensors(slim), inputs)
-    counted = (flops, sum(parameter.numel() for parameter in slim.parameters()))
+def _check_costs(
+    space: WidthSpace, slim: nn.Module, counter: ProductCounter, widths: dict[str, int], result: Verification
+) -> None:
+    counted = (counter.total, sum(parameter.numel() for parameter in slim.parameters()))
     priced = (space.flops(widths), space.params(widths))
     if counted != priced:
         result.problems.append(f"FLOPs and params are priced at {priced}, but the slim model has {counted}")
-
-
-def _count_flops(slim: nn.Module, tensors: dict[str, Tensor], inputs: Any) -> int:
-    counter = FlopCounterMode(display=False)
-    with torch.no_grad(), training_mode(slim, False), counter:
-        call(slim, tensors, *copied(inputs))
-    return int(counter.get_total_flops()) // 2
+    if counter.uncounted:
+        result.problems.append(
+            f"FLOPs must count every product, but no formula counts {', '.join(sorted(counter.uncounted))}; register "
+            "one with torch.utils.flop_counter.register_flop_formula (0 if it multiplies nothing)"
+        )
 
 
 def _check_masked(
@@ -142,7 +139,7 @@ def _run_cut(space: WidthSpace, tensors: dict[str, Tensor], inputs: Any, chosen:
 
 
 def _run_full(model: nn.Module, tensors: dict[str, Tensor], inputs: Any) -> Any:
-    with torch.no_grad(), training_mode(model, False):
+    with torch.no_grad(), fixed_randomness(0), training_mode(model, False):
         return call(model, copied(tensors), *copied(inputs))
 
 

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
+from cafenet.calling import as_written
+from cafenet.counting import ProductCounter
 from cafenet.detection.backbone import Pyramid, TopLevels, feature_pyramid
 from cafenet.detection.errors import DetectionError
 from cafenet.detection.ops import working_ops
@@ -143,13 +144,19 @@ def pyramid_flops(detector: Detector, height: int, width: int) -> int:
     pyramid = detector.pyramid
     tensors = {name: torch.empty_like(t, device="meta") for name, t in pyramid.state_dict().items()}
     was_training = pyramid.training
+    counter = ProductCounter()
     pyramid.eval()
     try:
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        with torch.no_grad(), as_written(), counter:
             torch.func.functional_call(pyramid, tensors, (torch.empty(1, 3, height, width, device="meta"),))
     finally:
         pyramid.train(was_training)
-    return int(counter.get_total_flops()) // 2  # the counter takes a multiply and an add for two
+    if counter.uncounted:
+        raise DetectionError(
+            f"FLOPs must count every product, but no formula counts {', '.join(sorted(counter.uncounted))}; register "
+            "one with torch.utils.flop_counter.register_flop_formula (0 if it multiplies nothing)"
+        )
+    return counter.total
 
 
 def _anchors(config: DetectorConfig) -> Any:

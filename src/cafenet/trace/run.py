@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.nn.modules import module as module_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cafenet.randomness import seed_torch
 from cafenet.trace.atoms import AtomArray, Atoms, DimLabel, Labels
 from cafenet.trace.meta import run_op
+from cafenet.trace.values import Values, has_value
 
 _LABELS = "_cafenet_labels"
 
@@ -96,6 +98,8 @@ class Run:
     """The state that rules read and write."""
 
     atoms: Atoms
+    is_priced: bool = True
+    """Whether every product must have a price: FLOPs are those of eval mode."""
     terms: list[Term] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     attributes: list[AttributeLabel] = field(default_factory=list)
@@ -104,6 +108,8 @@ class Run:
     numbers: list[tuple[Tensor, AtomArray, str, str]] = field(default_factory=list)
     """Tensors that hold positions of channels: who reads one tells these channels apart, for a reason, at a path."""
     output_shapes: list[tuple[int, ...]] = field(default_factory=list)
+    draws: bool = False
+    """Whether random numbers were drawn that the forward can read, and so take another way with."""
 
     def labels(self, tensor: Tensor) -> Labels:
         """The label of each dimension of a tensor."""
@@ -197,26 +203,50 @@ class EagerMode(TorchDispatchMode):
     To keep it away, PyTorch would import torch._dynamo, which takes a second.
     """
 
+    def __init__(self, values: Values | None = None, seed: int = 0) -> None:
+        """values: does the ops, if meta tensors know their values; seed: decides what random ops draw."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._values, self._seed = values, seed
+        self._num_draws = 0
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
+
+    def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
+        """The op's result. The n-th random op draws the same whatever was drawn before it, and at whatever widths."""
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self._num_draws += 1
+            seed_torch(1_000_003 * self._seed + self._num_draws)
+        if self._values is None:
+            return run_op(func, args, kwargs, tensors)
+        return self._values.run(func, args, kwargs, tensors)
 
 
 class WatchMode(EagerMode):
     """Runs every op, then lets its rule follow the channels; real tensors that meet meta ones become meta too."""
 
-    def __init__(self, run: Run, find_rule: Callable[[torch._ops.OpOverload], Rule], paths: ModulePaths) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+    def __init__(
+        self,
+        run: Run,
+        find_rule: Callable[[torch._ops.OpOverload], Rule],
+        paths: ModulePaths,
+        values: Values | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(values, seed)
         self._run, self._find_rule, self._paths = run, find_rule, paths
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        args, kwargs, inputs = on_one_device(args, kwargs or {})
+        args, kwargs, inputs = on_one_device(args, kwargs or {}, self._values)
         self._run.seen.update(map(id, inputs))
         before = tuple(raw_labels(tensor) for tensor in inputs if has_labels(tensor))
-        out = run_op(func, args, kwargs, inputs)
+        out = self.execute(func, args, kwargs, inputs)
         outputs = list(tensors_in((out,)))
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self._run.draws |= any(has_value(tensor) for tensor in outputs)
         path = self._paths.path
         call = Call(func, args, kwargs, inputs, out, outputs, path, self._paths.module)
         self._find_rule(func)(self._run, call)
@@ -226,7 +256,7 @@ class WatchMode(EagerMode):
 
 
 def on_one_device(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
+    args: tuple[Any, ...], kwargs: dict[str, Any], values: Values | None = None
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
     """The arguments and the tensors in them; constants made on the CPU become meta where they meet meta tensors."""
     tensors = list(tensors_in((*args, *kwargs.values())))
@@ -236,10 +266,18 @@ def on_one_device(
 
     def convert(value: Any) -> Any:
         if isinstance(value, Tensor) and value.ndim:
-            return value if value.is_meta else torch.empty_like(value, device="meta")
+            return value if value.is_meta else _on_meta(value, values)
         if isinstance(value, (list, tuple)):
             return type(value)(convert(item) for item in value)
         return value
 
     args, kwargs = tuple(convert(arg) for arg in args), {key: convert(value) for key, value in kwargs.items()}
     return args, kwargs, list(tensors_in((*args, *kwargs.values())))
+
+
+def _on_meta(tensor: Tensor, values: Values | None) -> Tensor:
+    """A meta tensor in place of a real one, with the same channels and, where values are known, its values."""
+    meta: Tensor = torch.empty_like(tensor, device="meta") if values is None else values.beside(tensor)
+    if has_labels(tensor):
+        setattr(meta, _LABELS, getattr(tensor, _LABELS))
+    return meta

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from cafenet.errors import TraceError
+from cafenet.trace.pricing import priced
 from cafenet.trace.rules import elementwise, norms, products, reductions, shapes
 from cafenet.trace.run import Call, Rule, Run, has_labels
 
@@ -137,10 +138,10 @@ class RuleTable:
     def _find(self, func: torch._ops.OpOverload) -> Rule:
         for key in (func, func.overloadpacket):
             if key in self._rules:
-                return _unless_unlabelled(self._rules[key])
+                return priced(func, _unless_unlabelled(self._rules[key]), freezes=False)
         if torch.Tag.pointwise in func.tags:
             return _unless_unlabelled(elementwise.elementwise)
-        return unknown
+        return priced(func, unknown, freezes=True)
 
 
 _ALWAYS = {

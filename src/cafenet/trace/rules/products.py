@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 from torch import Tensor
-from torch.utils.flop_counter import flop_registry
 
 from cafenet.trace.atoms import DimLabel
+from cafenet.trace.pricing import charge_whole
 from cafenet.trace.rules.elementwise import tie_parts
 from cafenet.trace.run import Call, Run
 
@@ -126,6 +126,4 @@ def batched(run: Run, call: Call) -> None:
     for tensor in call.tensors:
         for label in run.labels(tensor):
             run.freeze(label, "is a factor of a batched matrix product (attention)", call)
-    count = flop_registry.get(call.func.overloadpacket)
-    if count is not None:
-        run.cost(count(*call.args, **call.kwargs, out_val=call.out) // 2)
+    charge_whole(run, call)

@@ -1,0 +1,43 @@
+"""The global random numbers of PyTorch, NumPy and Python: fixed inside a block, and given back after it."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@contextmanager
+def fixed_randomness(seed: int) -> Iterator[Callable[[], bool]]:
+    """Seed all global random numbers inside the block and restore their states on exit.
+
+    Yields a function that says whether Python's or NumPy's numbers were drawn inside the block.
+    """
+    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    random.seed(seed)
+    np.random.seed(seed)
+    seed_torch(seed)
+    start = _drawn_state()
+    try:
+        yield lambda: _drawn_state() != start
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(cpu)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+
+
+def seed_torch(seed: int) -> None:
+    """Seed PyTorch's generators that exist; `torch.manual_seed` would also queue a call for a GPU that is not used."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
+def _drawn_state() -> tuple[Any, ...]:
+    numpy = np.random.get_state(legacy=False)["state"]
+    return random.getstate(), numpy["key"].tobytes(), numpy["pos"]
