@@ -8,7 +8,7 @@ dropped on the way, from the first part on.
 
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from cafenet.errors import ScoringError
 from cafenet.examples import Data, Examples, hold_examples, in_content_order
 from cafenet.layout import Subnet
 from cafenet.metrics import Metric, chance_accuracy, is_per_example, metric_by_name, metric_name
+from cafenet.options import Positive, PositiveInt, PositiveShare, Range, check_options
 from cafenet.recalibration import PreparedSubnet, has_statistics
 from cafenet.supernet import Batch, LossFunction, Supernet
 
@@ -33,29 +34,21 @@ class ScoringConfig:
 
     race: bool = True
     """Race candidates and drop hopeless widths; False scores every candidate on everything."""
-    first_share: float = 1 / 32
+    first_share: PositiveShare = 1 / 32
     """Share of the validation examples that all candidates see."""
-    min_examples: int = 64
+    min_examples: PositiveInt = 64
     """Smallest number of examples that anything is decided on."""
-    drop_below: float = 1.0
+    drop_below: Positive = 1.0
     """A width is dropped when it is that many standard errors below the bar."""
-    calibration_size: int = 512
+    calibration_size: PositiveInt = 512
     """Training examples that batch norm is recalibrated on."""
-    max_examples: int = 10_000
+    max_examples: PositiveInt = 10_000
     """Validation examples that widths are scored on, a fixed random sample of a larger set."""
-    batch_size: int = 128
+    batch_size: Annotated[int, Range(2)] = 128
     """Examples in a batch of recalibration (its statistics are averaged over batches) and of scoring."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.first_share <= 1:
-            raise ScoringError(f"`0 < first_share <= 1` must hold, but got {self.first_share}")
-        for name in ("min_examples", "calibration_size", "max_examples"):
-            if getattr(self, name) < 1:
-                raise ScoringError(f"{name} must be at least 1, but got {getattr(self, name)}")
-        if self.batch_size < 2:
-            raise ScoringError(f"batch_size must be at least 2 (for batch norm), but got {self.batch_size}")
-        if not self.drop_below > 0:
-            raise ScoringError(f"drop_below must be positive, but got {self.drop_below}")
+        check_options(self, ScoringError)
 
 
 @dataclass(frozen=True, eq=False)

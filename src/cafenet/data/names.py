@@ -7,7 +7,6 @@ A name is `fashion`, which is always there, or `KIND:PATH`:
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from cafenet.data.celeba import load_celeba
@@ -16,6 +15,7 @@ from cafenet.data.fashion import fashion_mnist
 from cafenet.data.folders import load_cifar10, load_cifar100, load_image_folder
 from cafenet.data.npz import load_npz
 from cafenet.errors import DataError
+from cafenet.suggestions import did_you_mean
 
 _KINDS: dict[str, Callable[..., DataSets]] = {
     "npz": load_npz,
@@ -43,9 +43,8 @@ def load_data(name: str, **options: Any) -> DataSets:
     forms = ", ".join(["fashion", *(f"{known}:PATH" for known in _KINDS)])
     if name == "fashion":
         raise DataError(f"fashion takes no options, but got {', '.join(options)}")
-    near = get_close_matches(kind, ["fashion", *_KINDS], n=1)
-    hint = f"; did you mean {near[0]}?" if near and near[0] != kind else ""
-    raise DataError(f"a data set must be one of {forms}, but got {name!r}{hint}")
+    near = "" if kind in _KINDS else did_you_mean(kind, ["fashion", *_KINDS], most=1, cutoff=0.6)
+    raise DataError(f"a data set must be one of {forms}, but got {name!r}" + (f"; {near}" if near else ""))
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -21,7 +21,8 @@ from cafenet.errors import TrainingError
 from cafenet.feed import Feed
 from cafenet.journal import Journal
 from cafenet.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
-from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
+from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
+from cafenet.options import NumProcesses, Positive, PositiveInt, Seed, check_options
 
 PAPER_BATCH = 256
 """Images a step that the paper's rate belongs to."""
@@ -31,43 +32,29 @@ PAPER_BATCH = 256
 class DetectionTraining:
     """How detectors are trained, all alike."""
 
-    epochs: float = 12
-    batch_size: int = 16
+    epochs: Positive = 12
+    batch_size: PositiveInt = 16
     """Images per micro-batch and process."""
-    accumulate: int = 1
+    accumulate: PositiveInt = 1
     """Micro-batches per step and process."""
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(lr=0.08))
     """The rate is that of 256 images a step; see scale_lr."""
     scale_lr: bool = True
     """Multiply the rate by the images a step over 256: 16 images train at 0.005 where 256 train at 0.08 (ours)."""
     schedule: ScheduleConfig = field(default_factory=lambda: ScheduleConfig(name="step", milestones=(8, 11)))
-    clip_norm: float | None = None
+    clip_norm: Positive | None = None
     """Largest norm of all gradients together."""
     channels_last: bool = False
     """Depthwise convolutions take half the time on a CPU."""
-    num_workers: int = 0
+    num_workers: NumProcesses = 0
     """Processes that prepare images."""
-    seed: int = 0
-    checkpoint_every: int = 200
+    seed: Seed = 0
+    checkpoint_every: PositiveInt = 200
     """Steps between checkpoints; one more is written at the end, on Ctrl-C and on SIGTERM."""
-    log_every: int = 10
+    log_every: PositiveInt = 10
 
-
-def check_training(config: DetectionTraining) -> None:
-    """All mistakes of a config in one message, before any work."""
-    problems = [
-        f"{name} must be positive, but is {getattr(config, name)}"
-        for name in ("epochs", "batch_size", "accumulate", "checkpoint_every", "log_every")
-        if not getattr(config, name) > 0
-    ]
-    if config.clip_norm is not None and not config.clip_norm > 0:
-        problems.append(f"clip_norm must be positive or None, but is {config.clip_norm}")
-    if config.num_workers < 0:
-        problems.append(f"num_workers must be 0 or more, but is {config.num_workers}")
-    if problems:
-        raise TrainingError("; ".join(problems))
-    check_schedule(config.schedule)
-    build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
+    def __post_init__(self) -> None:
+        check_options(self, TrainingError)
 
 
 def train_detector(
@@ -85,7 +72,6 @@ def train_detector(
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
     config = DetectionTraining() if config is None else config
-    check_training(config)
     trainer = _Trainer(detector, pictures, config, None if directory is None else Path(directory))
     return trainer.run(quiet, title, max_steps)
 

@@ -80,12 +80,6 @@ class Workload:
             )
         if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
             problems.append(f"retrain.start supernet needs one stage, but there are {recipe.stages.num_stages}")
-        if recipe.baselines.random_widths < 0:
-            problems.append(f"baselines.random_widths must be 0 or more, but is {recipe.baselines.random_widths}")
-        if recipe.data.num_workers is not None and recipe.data.num_workers < 0:
-            problems.append(f"data.num_workers must be 0 or more, but is {recipe.data.num_workers}")
-        if recipe.data.num_train is not None and recipe.data.num_train < 1:
-            problems.append(f"data.num_train must be 1 or more, but is {recipe.data.num_train}")
         if problems:
             raise RecipeError("; ".join(problems))
 
