@@ -73,7 +73,7 @@ NumProcesses = Annotated[int, Range(0, 4096)]
 
 def check_options(config: Any, error: type[CafeNetError]) -> None:
     """Compare every field of a dataclass with its annotation; all problems are in one message."""
-    hints = _hints(type(config))
+    hints = _hints(config.__class__)
     values = [(field.name, getattr(config, field.name), hints[field.name]) for field in fields(config)]
     problems = [_problem(*each) for each in values if not _fits(*each[1:])]
     if problems:

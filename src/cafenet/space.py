@@ -182,7 +182,9 @@ class WidthSpace:
             group.name: np.flatnonzero(np.isin(group.unit_of_channel, units)).tolist()
             for group, units in zip(self.groups, subnet.units, strict=True)
         }
-        return extract(self._source(model), self.layout, subnet, {name: len(c) for name, c in kept.items()}, kept)
+        widths = {name: len(channels) for name, channels in kept.items()}
+        units = {group.name: group.unit_of_channel for group in self.groups}
+        return extract(self._source(model), self.layout, subnet, widths, kept, units_of_channels=units)
 
     def _shown(self) -> Shown:
         rows = [
