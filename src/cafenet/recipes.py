@@ -3,6 +3,7 @@
 import dataclasses
 import typing
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,8 +13,10 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_s
 
 from cafenet.config import Recipe
 from cafenet.errors import RecipeError
+from cafenet.limits import YAML_BYTES
 from cafenet.options import option_problems
 from cafenet.suggestions import did_you_mean
+from cafenet.yaml_text import check_yaml_size, read_yaml
 
 SHIPPED = "recipes_shipped"
 """The package's folder of recipes for `cafenet run`; other commands have folders and typed trees of their own."""
@@ -33,6 +36,7 @@ def recipe_text(name: str, folder: str = SHIPPED, listing: str = "cafenet recipe
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         try:
+            YAML_BYTES.check(path.stat().st_size, f"the bytes of the recipe {name}", RecipeError)
             return path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise RecipeError(f"the recipe {name} must be a readable file, but: {_reason(error)}") from error
@@ -53,15 +57,15 @@ def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
 
 def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ()) -> Tree:
     """The YAML of a recipe called `name`, with flags over it, as a typed tree."""
-    try:
-        content = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise RecipeError(f"the recipe {name} must be YAML, but: {' '.join(str(error).split())}") from error
+    content = read_yaml(text, f"the recipe {name}") or {}
     if not isinstance(content, dict):
         raise RecipeError(f"the recipe {name} must hold sections (model, data, search, ...), but is {content!r:.60}")
     problems = _unknown_keys(content, kind)
     if problems:
         raise RecipeError(f"the recipe {name} has {'; '.join(problems)}")
+    for flag in flags:
+        with suppress(yaml.YAMLError):  # a flag need not be YAML
+            check_yaml_size(flag.partition("=")[2] if flag.startswith("--") else flag, f"the flag {flag[:40]!r}")
     parser = recipe_parser(kind)
     try:
         base = parser.parse_object(content)

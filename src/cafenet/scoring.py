@@ -20,10 +20,19 @@ from cafenet.calling import tensors_of, training_mode
 from cafenet.errors import ScoringError
 from cafenet.examples import Data, Examples, hold_examples, in_content_order
 from cafenet.layout import Subnet
-from cafenet.metrics import Metric, chance_accuracy, is_per_example, metric_by_name, metric_name
+from cafenet.metrics import (
+    Metric,
+    chance_accuracy,
+    check_labels,
+    expect_function,
+    is_per_example,
+    metric_by_name,
+    metric_name,
+)
 from cafenet.options import Positive, PositiveInt, PositiveShare, Range, check_options
 from cafenet.recalibration import PreparedSubnet, has_statistics
 from cafenet.supernet import Batch, LossFunction, Supernet
+from cafenet.user_code import UserPart
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -85,14 +94,18 @@ class Scorer:
         self.config = ScoringConfig() if config is None else config
         self.supernet = supernet
         self.metric_name = metric_name(metric)
-        self._metric = metric_by_name(metric, loss) if isinstance(metric, str) else metric
+        self._metric: Metric = (
+            metric_by_name(metric, loss)
+            if isinstance(metric, str)
+            else UserPart(expect_function(metric), "the metric", "the scoring of widths")
+        )
         layout: dict[str, Any] = {"device": supernet.device, "memory_format": _memory_format(supernet)}
         most, size = self.config.max_examples, self.config.calibration_size
         self.validation = in_content_order(hold_examples(validation, "validation data", num_examples=most, **layout))
         self.calibration = hold_examples(train, "training data", num_examples=size, **layout)
         self._calibration = [inputs for inputs, _ in _even_batches(self.calibration, self.config.batch_size)]
         self._recalibrates = has_statistics(supernet.model)
-        self.is_per_example = self._check_metric()
+        self.is_per_example = self._check_metric(is_by_name=isinstance(metric, str))
         target = self.validation.batch[1]
         is_soft = isinstance(target, Tensor) and target.ndim == 2
         self.scored_by = metric_name(self._metric) if is_soft and isinstance(metric, str) else self.metric_name
@@ -207,12 +220,14 @@ class Scorer:
         _, target = next(self.validation.batches(start, stop, stop - start))
         return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1))
 
-    def _check_metric(self) -> bool:
-        """Whether the metric gives a value for each example."""
+    def _check_metric(self, is_by_name: bool) -> bool:
+        """Whether the metric gives a value for each example; one by name needs labels among the outputs."""
         num_examples = min(8, self.validation.size)
         inputs, target = next(self.validation.batches(0, num_examples, num_examples))
         with training_mode(self.supernet.model, False):
             output = PreparedSubnet(self.supernet, self.supernet.full()).run(inputs)
+        if is_by_name:
+            check_labels(output, self.validation.batch[1], "validation data")
         return is_per_example(self._metric, output, target, num_examples)
 
 

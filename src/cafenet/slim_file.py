@@ -3,7 +3,6 @@
 import hashlib
 import os
 import platform
-import zipfile
 from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cafenet.archive import read_archive
 from cafenet.calling import RECORD, named_tensors, unsaved_buffers, unwrap
 from cafenet.errors import SlimFileError, first_line
 from cafenet.extract import SlimRecord, rebuild
@@ -146,8 +146,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise SlimFileError(f"{path} is not a file")
     try:
-        _refuse_compressed(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = read_archive(path)
     except Exception as error:  # whatever a broken archive makes torch raise: the user needs one answer
         raise SlimFileError(f"{path} is broken or not a file of torch.save: {first_line(error)}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -160,15 +159,6 @@ def _read(path: Path) -> dict[str, Any]:
     if missing:
         raise SlimFileError(f"{path} is not complete: it lacks {', '.join(missing)}")
     return content
-
-
-def _refuse_compressed(path: Path) -> None:
-    """torch.save compresses nothing; what is compressed may unfold to any size."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            packed = [each.filename for each in archive.infolist() if each.compress_type != zipfile.ZIP_STORED]
-        if packed:
-            raise ValueError(f"{packed[0]} in it is compressed")
 
 
 def _difference(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> str:

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
+from cafenet.directories import usable_directory
 from cafenet.distributed import processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
@@ -17,6 +18,7 @@ from cafenet.importance import importance_order, put_in_order
 from cafenet.journal import Journal
 from cafenet.loop import TrainResult
 from cafenet.optim import shortened
+from cafenet.options import Count, check_arguments
 from cafenet.plain import plain_numbers
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
@@ -49,9 +51,10 @@ def train_supernet(
     name: the checkpoint's file name without `.pt`; title: what progress is shown as, by default the same.
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
+    check_arguments(TrainingError, config=(config, TrainConfig | None), max_steps=(max_steps, Count | None))
     config = TrainConfig() if config is None else plain_numbers(config)
     check_device(config, supernet.device)
-    place = None if directory is None else Path(directory)
+    place = None if directory is None else usable_directory(directory, TrainingError)
     options: dict[str, Any] = {"loss": loss, "quiet": quiet, "tensorboard": tensorboard}
     begun = TrainResult(0, float("nan"), finished=True)
     if config.full_share and supernet.binned.bins.search_space_size > 1:

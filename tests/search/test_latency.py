@@ -94,7 +94,7 @@ def test_inputs_get_the_batch_size_along_the_dimension_of_the_examples(batch_siz
 
 
 def test_a_model_without_values_cannot_be_measured():
-    with pytest.raises(BudgetError, match="a model with values, but this one is on the meta device; load it"):
+    with pytest.raises(BudgetError, match="the model must hold values, but its weight is on the meta device; build it"):
         measure_latency(nn.Linear(2, 2, device="meta"), torch.zeros(1, 2), LatencySettings())
 
 

@@ -15,6 +15,7 @@ from cafenet.data.fashion import fashion_mnist
 from cafenet.data.folders import load_cifar10, load_cifar100, load_image_folder
 from cafenet.data.npz import load_npz
 from cafenet.errors import DataError
+from cafenet.limits import IMAGE_PIXELS
 from cafenet.suggestions import did_you_mean
 
 _KINDS: dict[str, Callable[..., DataSets]] = {
@@ -52,6 +53,8 @@ def _check_options(options: Mapping[str, Any]) -> None:
     size = options.get("size")
     if size is not None and not (_is_row(size, 2, int) and min(size) > 0):
         raise DataError(f"size must be height and width, as [64, 48], but is {_shown(size)}")
+    if size is not None:
+        IMAGE_PIXELS.check(size[0] * size[1], f"the pixels of size {_shown(size)}", DataError)
     for name in ("mean", "std"):
         if name in options and not _is_row(options[name], 3, (int, float)):
             raise DataError(f"{name} must have a number for each of 3 channels, but is {_shown(options[name])}")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from cafenet.checkpoint import restoring
 from cafenet.detection.detectors import Detector
 from cafenet.detection.pictures import Pictures, loader
 from cafenet.distributed import processes
@@ -94,7 +95,7 @@ class _Trainer(SteppedTraining):
         )
         super().__init__(feed, team, config.epochs, config.checkpoint_every)
         self.detector, self.config, self.directory = detector, config, directory
-        self._checkpoint = None if directory is None else directory / "detector.pt"
+        self.checkpoint = None if directory is None else directory / "detector.pt"
         self.images_per_step = config.batch_size * config.accumulate * team.size
         if config.channels_last:
             detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -175,15 +176,16 @@ class _Trainer(SteppedTraining):
         }
 
     def _save(self) -> None:
-        self._keep(self._checkpoint, self._identity())
+        self._keep(self.checkpoint, self._identity())
 
     def _restore(self) -> None:
         """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
         torch.manual_seed(self.config.seed + self.team.rank)
-        saved = self._saved(self._checkpoint, self._identity())
+        saved = self._saved(self.checkpoint, self._identity())
         if saved is None:
             return
-        self.detector.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.step, self.last_loss = saved["step"], saved["last_loss"]
-        self._set_random_state(saved["rng"], self.device)
+        with restoring(self.checkpoint):
+            self._set_step(saved)
+            self.detector.load_state_dict(saved["model"])
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self._set_random_state(saved["rng"], self.device)

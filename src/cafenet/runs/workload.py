@@ -15,6 +15,7 @@ from cafenet.config import Recipe
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
 from cafenet.distributed import processes
 from cafenet.errors import DataError, RecipeError, first_line
+from cafenet.limits import check_input_size
 from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
@@ -170,7 +171,9 @@ class Workload:
         chosen = self.recipe.model.input_size or published_input_size(name)
         if chosen is None and isinstance(self._sets.train.images, Tensor):
             chosen = self._sets.train.images.shape[1:]
-        return tuple(chosen or default_input_size(name))
+        size = tuple(chosen or default_input_size(name))
+        check_input_size(size, RecipeError)
+        return size
 
     @property
     def example(self) -> Tensor:

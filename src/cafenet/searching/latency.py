@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
-from cafenet.calling import call_arguments, copy_of, named_tensors
+from cafenet.calling import call_arguments, copy_of, expect_values
 from cafenet.errors import BudgetError
 from cafenet.options import Count, PositiveInt, check_options
 
@@ -45,8 +45,7 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencySett
     Runs a copy, so the model is left as it was. The batch is the first dimension of the first tensor in
     `example_inputs`; every tensor of that length is cut or repeated to `settings.batch_size` examples.
     """
-    if any(tensor.is_meta for tensor in named_tensors(model).values()):
-        raise BudgetError("latency needs a model with values, but this one is on the meta device; load it on the CPU")
+    expect_values(model, BudgetError)
     device, times = torch.device(settings.device), []
     with (
         _threads(settings.num_threads),

@@ -21,7 +21,7 @@ from cafenet.importance import constants
 from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
-from cafenet.options import PositiveInt, Range, Rising, Seed, Share, check_options
+from cafenet.options import PositiveInt, Range, Rising, Seed, Share, check_arguments, check_options
 from cafenet.plain import plain_numbers
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm, Settle
@@ -80,6 +80,12 @@ def search_widths(
     storage: a journal file or an Optuna storage URL; a second call with the same one continues, and calls at the same
     time on a URL share the work. Without it, scores are kept for this call only.
     """
+    check_arguments(
+        BudgetError,
+        config=(config, SearchConfig | None),
+        scoring=(scoring, ScoringConfig | None),
+        latency=(latency, LatencySettings | None),
+    )
     scorer = Scorer(supernet, train, validation, metric=metric, loss=loss, config=plain_numbers(scoring))
     settings = plain_numbers(config) or SearchConfig()
     search = WidthSearch(scorer, algorithm or Trend(), settings, latency or LatencySettings())
