@@ -1,6 +1,7 @@
 """Optuna's dashboard serves a run's trials."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,12 +16,13 @@ from cafenet.commands.dashboard import find_journal
 from cafenet.web_guard import guarded
 
 
-def test_it_serves_the_study(finished):
+def test_it_serves_the_study(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")  # of which a study is deleted
     pytest.importorskip("optuna_dashboard", reason="the dashboard is an extra")
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "cafenet", "dashboard", str(finished), "--port", str(port)]
+    command = [sys.executable, "-m", "cafenet", "dashboard", str(tmp_path / "run"), "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     address = f"http://localhost:{port}/api/studies"
     try:
