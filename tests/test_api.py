@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
@@ -14,7 +15,7 @@ import cafenet
 from cafenet import stages
 from cafenet.api import Found, search
 from cafenet.cli import main
-from cafenet.errors import BudgetError, CafeNetError, ScoringError, StoreError, TraceError, TrainingError
+from cafenet.errors import BudgetError, CafeNetError, DataError, ScoringError, StoreError, TraceError, TrainingError
 from cafenet.retrain import initialised, train_model
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import Proposal
@@ -469,8 +470,35 @@ def test_layers_can_be_frozen():
         ({"freeze": ("absent",)}, TraceError, "'absent' matches none"),
         ({"train": data(4)}, CafeNetError, "must fill one step"),
         ({"retrain": config(batch_size=100)}, TrainingError, "must fill one step of 1 x 100 examples"),
-        ({"retrain": config(label_smoothing=2.0)}, TrainingError, "label_smoothing must lie in"),
-        ({"retrain": config(optimizer=cafenet.OptimizerConfig(name="SDG"))}, TrainingError, "did you mean SGD"),
+        ({"training": {"epochs": 2}}, TrainingError, r"training must be a TrainConfig, as in .*, but is {'epochs': 2}"),
+        ({"retrain": 3}, TrainingError, r"retrain must be a TrainConfig, as in TrainConfig\(...\) or None, but is 3"),
+        ({"stages": 2}, TrainingError, "stages must be a StagesConfig"),
+        ({"supernet": "uniform"}, TrainingError, "supernet must be a SupernetConfig"),
+        ({"scoring": SearchConfig()}, TrainingError, "scoring must be a ScoringConfig"),
+        ({"quiet": "yes"}, TrainingError, "quiet must be True or False, but is 'yes'"),
+        ({"loss": 3}, TrainingError, r"loss must be a name or a function of \(output, target\), but is 3"),
+        ({"metric": 3}, ScoringError, r"metric must be a name or a function of \(output, target\), but is 3"),
+        ({"model": built().to("meta")}, TrainingError, r"must hold values, but its \S+ is on the meta device"),
+        (
+            {"val": torch.utils.data.TensorDataset(batch(64)[0], batch(64)[1] + 2)},
+            ScoringError,
+            "labels of the validation data must lie in 0 to 3, the model's number of outputs, but lie in 2 to 5",
+        ),
+        (
+            {"val": torch.utils.data.TensorDataset(batch(64)[0], batch(64)[1] - 1)},
+            ScoringError,
+            "labels of the validation data must lie in 0 to 3, .* but lie in -1 to 2",
+        ),
+        (
+            {"train": [(torch.zeros(3, 4, 4 + n % 2), n % 4) for n in range(64)]},
+            DataError,
+            r"must have one shape, but some are \[3, 4, 4\] and others \[3, 4, 5\]; resize or pad",
+        ),
+        (
+            {"val": [(Image.new("RGB", (4, 4)), n % 4) for n in range(16)]},
+            DataError,
+            r"but one holds a PIL.Image.Image; give the data set a transform",
+        ),
         (
             {"retrain": config(distill=cafenet.DistillConfig())},
             TrainingError,
@@ -498,6 +526,26 @@ def test_the_directory_of_a_run_is_none_of_a_search(tmp_path):
     with pytest.raises(TrainingError, match="holds a run of `cafenet run`, no search; give another directory"):
         found(directory=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+@pytest.mark.parametrize("make", [lambda path: path / "file", lambda path: "/proc", lambda path: "a\0b"])
+@pytest.mark.parametrize("use", ["search", "train_model"])
+def test_a_directory_that_cannot_be_written(make, use, tmp_path):
+    (tmp_path / "file").write_text("taken")
+    message = r"^directory must be one that files can be written into, but .* is not: \S"
+    if use == "search":
+        with pytest.raises(TrainingError, match=message):
+            found(directory=make(tmp_path))
+    else:
+        with pytest.raises(TrainingError, match=message):
+            train_model(built(), EXAMPLE, TRAIN, config(), directory=make(tmp_path))
+
+
+@pytest.mark.parametrize("directory", ["x" * 5000, "", 3, ["runs"]])
+def test_a_directory_that_is_none(directory):
+    with pytest.raises(TrainingError, match=r"^directory must be one that files can be written into") as caught:
+        found(directory=directory)
+    assert len(str(caught.value)) < 300
 
 
 def test_labels_that_do_not_fit():

@@ -254,7 +254,7 @@ def test_labels_that_do_not_fit_are_said_with_a_teacher_too():
 @pytest.mark.parametrize("options", [{"weight": 0.0}, {"weight": 1.1}, {"weight": -1.0}, {"temperature": 0.0}])
 def test_impossible_distillation(options):
     ((name, value),) = options.items()
-    with pytest.raises(TrainingError, match=f"{name}.* but got {value}"):
+    with pytest.raises(TrainingError, match=f"{name} must be .*, but is {value}"):
         DistillConfig(**options)
 
 

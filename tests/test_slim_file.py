@@ -1,5 +1,6 @@
 """Slim models in files: what comes back is bit-identical, and every bad file ends in one clear error."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet import slim_file
 from networks import TWO_IMAGES, pooled
 
 
@@ -71,7 +73,7 @@ def test_loaded_model_trains_and_saves_again(slim: nn.Module, path: Path):
 
 def test_file_loads_without_running_code(path: Path):
     content = torch.load(path, weights_only=True)
-    assert (content["format"], content["format_version"], content["model_class"]) == ("cafenet-slim", 1, "Net")
+    assert (content["format"], content["format_version"], content["model_class"]) == ("cafenet-slim", 2, "Net")
     assert content["widths"] == WIDTHS
     assert content["channels"] == {"conv": [0, 1, 2, 3, 4], "mix": [0, 1, 2, 3, 4, 5, 6]}
     assert content["versions"]["torch"] == torch.__version__
@@ -156,7 +158,7 @@ def test_file_without_a_tensor(path: Path):
     content = torch.load(path, weights_only=True)
     del content["tensors"]["norm.bias"]
     torch.save(content, path)
-    with pytest.raises(cafenet.SlimFileError, match=r"slim.pt is not complete: it lacks norm.bias"):
+    with pytest.raises(cafenet.SlimFileError, match=r"slim.pt cannot be loaded: .* it lacks norm.bias"):
         cafenet.load(path, Net())
 
 
@@ -254,11 +256,142 @@ def test_text_file(tmp_path: Path):
 def test_newer_format(path: Path):
     content = torch.load(path, weights_only=True)
     torch.save(content | {"format_version": 99}, path)
-    with pytest.raises(cafenet.SlimFileError, match="has format version 99, this cafenet reads up to 1; upgrade"):
+    with pytest.raises(cafenet.SlimFileError, match="has format version 99, this cafenet reads 2; upgrade"):
         cafenet.load(path, Net())
 
 
-@pytest.mark.parametrize("key", ["format_version", "attributes", "full_shapes", "tensors"])
+def test_older_format(path: Path):
+    content = torch.load(path, weights_only=True)
+    torch.save(content | {"format_version": 1}, path)
+    with pytest.raises(cafenet.SlimFileError, match="has format version 1, this cafenet reads 2; save the model again"):
+        cafenet.load(path, Net())
+
+
+def signed(content: dict) -> dict:
+    """With a checksum that fits, as whoever forges a file would write it."""
+    return content | {"checksum": slim_file._checksum(content)}
+
+
+def forged(key: str, value: object):
+    return lambda content: content.__setitem__(key, value)
+
+
+def of_tensors(name: str, change):
+    return lambda content: content["tensors"].__setitem__(name, change(content["tensors"].get(name)))
+
+
+def with_attribute(*slot: object):
+    return lambda content: content["attributes"].append(list(slot))
+
+
+ALL = [0, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (
+            of_tensors("conv.weight", lambda t: t[:4]),
+            r"conv.weight must have shape \[5, 3, 3, 3\] .* \[4, 3",
+        ),
+        (
+            of_tensors("norm.bias", lambda t: t[None]),
+            r"norm.bias must have shape \[5\] .* but has \[1, 5\]",
+        ),
+        (of_tensors("head.weight", lambda t: t.long()), r"head.weight must hold numbers as .* but is torch.int64"),
+        (
+            of_tensors("head.weight", lambda t: t[:1, :1].clone().expand(5, 7)),
+            "head.weight must hold a number",
+        ),
+        (of_tensors("hooks", lambda t: torch.zeros(3)), "it holds tensors that the model has not: hooks"),
+        (of_tensors("head.bias", lambda t: [1.0] * 5), "tensors must be a dict of tensors"),
+        (forged("tensors", [1]), "tensors must be a dict of tensors"),
+        (forged("widths", {"conv": 4, "mix": 7}), "but 'conv' has width 4 and 5 channels"),
+        (forged("widths", {"conv": 5, "mix": 7, "head": 1}), "but 'head' has width 1 and None channels"),
+        (forged("widths", [5, 7]), "widths must be a dict"),
+        (forged("channels", {"conv": [0, 1, 2, 3, 99999], "mix": ALL}), "from 0 to 7, but are"),
+        (forged("channels", {"conv": [-1, 0, 1, 2, 3], "mix": ALL}), "from 0 to 7, but are"),
+        (forged("channels", {"conv": [0, 1, 1, 2, 3], "mix": ALL}), "rising numbers"),
+        (forged("channels", {"conv": [0, 1], "mix": "all"}), "channels of 'mix' must be a list of whole numbers"),
+        (forged("channels", {"conv": [0, 1]}), "must be of the same groups"),
+        (forged("channels", None), "channels must be a dict"),
+        (with_attribute("", "forward", 0, 1, 1, False), r"attributes must be sizes .* but forward is none"),
+        (with_attribute("conv", "__class__", 0, 1, 1, False), r"but conv.__class__ is none"),
+        (with_attribute("conv", "padding_mode", 0, 1, 1, False), r"but conv.padding_mode is none"),
+        (with_attribute("conv", "kernel_size", 0, 1, 1, True), r"but conv.kernel_size is none"),
+        (with_attribute("conv", "training", 0, 1, 8, False), r"but conv.training is none"),
+        (with_attribute("absent", "out_channels", 0, 1, 1, False), r"but absent.out_channels is none"),
+        (with_attribute("conv", "out_channels", 99, 1, 1, False), r"but conv.out_channels is none"),
+        (with_attribute("conv", "out_channels", 0, 1, 0, False), "how it follows widths"),
+        (with_attribute("conv"), "how it follows widths"),
+        (forged("attributes", {"conv": 3}), "attributes must be a list"),
+        (forged("axes", {"conv.weight": {7: 0}}), "axes must name dimensions of the model's tensors"),
+        (forged("axes", {"absent": {0: 0}}), "axes must name dimensions of the model's tensors"),
+        (forged("axes", {"conv.weight": {1: 0}}), "axes must name dimensions of the model's tensors"),
+        (forged("axes", 3), "axes must be a dict"),
+        (forged("patterns", [torch.tensor([10**6])]), "patterns must hold units up to"),
+        (forged("patterns", [torch.zeros(1, dtype=torch.int64).expand(10**12)]), "a pattern must be whole numbers"),
+        (forged("patterns", [[0, 1]]), "a pattern must be whole numbers"),
+        (forged("units_of_channels", {"conv": torch.zeros(0, dtype=torch.int64)}), "units of 'conv' must be whole"),
+        (forged("units_of_channels", {"conv": torch.tensor([10**12])}), "at most as many units as channels"),
+        (forged("full_shapes", [3]), "full_shapes must be a dict of shapes"),
+    ],
+)
+def test_forged_file(forge, message: str, path: Path):
+    """Whatever contradicts the model or the rest of the file is refused, and nothing of it is set."""
+    content = torch.load(path, weights_only=True)
+    forge(content)
+    is_hollow = any(each.numel() > 10**9 for each in content["patterns"] if isinstance(each, torch.Tensor))
+    torch.save(content if is_hollow else signed(content), path)
+    model = Net()
+    with pytest.raises(cafenet.SlimFileError, match=message):
+        cafenet.load(path, model)
+    assert (model.conv.out_channels, type(model.forward).__name__) == (8, "method")
+
+
+def test_flipped_bytes(path: Path):
+    """One bit in any place: the file loads as it was saved, because the bit was padding, or is refused."""
+    whole = path.read_bytes()
+    expected = cafenet.load(path, Net()).state_dict()
+    outcomes = {"refused": 0, "equal": 0}
+    for place in range(0, len(whole), max(1, len(whole) // 150)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 4
+        path.write_bytes(bytes(damaged))
+        try:
+            found = cafenet.load(path, Net()).state_dict()
+        except cafenet.SlimFileError:
+            outcomes["refused"] += 1
+        else:
+            assert all(tensor.equal(expected[name]) for name, tensor in found.items())
+            outcomes["equal"] += 1
+    assert outcomes["refused"] > 20
+
+
+def test_flipped_bit_of_a_weight(path: Path):
+    content = torch.load(path, weights_only=True)
+    content["tensors"]["head.bias"].view(torch.int32)[2] ^= 1
+    torch.save(content, path)
+    with pytest.raises(cafenet.SlimFileError, match="its content must have the checksum that was saved with it"):
+        cafenet.load(path, Net())
+
+
+def test_compressed_file(path: Path, tmp_path: Path):
+    """What is compressed may unfold to any size; torch.save compresses nothing."""
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "packed.pt", "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    with pytest.raises(cafenet.SlimFileError, match=r"packed.pt is broken or not a file of torch.save: .* compressed"):
+        cafenet.load(tmp_path / "packed.pt", Net())
+
+
+def test_a_model_with_another_head_is_not_saved(slim: nn.Module, tmp_path: Path):
+    slim.head = nn.Linear(7, 3)
+    with pytest.raises(cafenet.SlimFileError, match=r"head.weight has \[3, 7\] instead of \[5, 7\]"):
+        cafenet.save(slim, tmp_path / "slim.pt")
+
+
+@pytest.mark.parametrize("key", ["format_version", "attributes", "full_shapes", "tensors", "checksum"])
 def test_incomplete_file(path: Path, key: str):
     content = torch.load(path, weights_only=True)
     del content[key]

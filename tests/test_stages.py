@@ -209,7 +209,7 @@ def test_a_stage_within_a_latency_goes_on_with_what_it_measured_first(share, num
 @pytest.mark.parametrize("options", [{"num_stages": 0}, {"alpha": 0.0}, {"alpha": float("nan")}])
 def test_impossible_stages(options):
     ((name, value),) = options.items()
-    with pytest.raises(BudgetError, match=f"{name} must be .*, but got {value}"):
+    with pytest.raises(BudgetError, match=f"{name} must be .*, but is {value}"):
         StagesConfig(**options)
 
 

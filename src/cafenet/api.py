@@ -15,12 +15,14 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.atomic import write_json
-from cafenet.calling import call_arguments, training_mode, unwrap
+from cafenet.calling import call_arguments, expect_values, training_mode, unwrap
 from cafenet.description import describe_space
+from cafenet.directories import usable_directory
 from cafenet.errors import BudgetError, ScoringError, TrainingError, first_line
 from cafenet.examples import Data, hold_examples
 from cafenet.feed import as_dataset
-from cafenet.metrics import Metric, is_per_example, metric_by_name, metric_name
+from cafenet.metrics import Metric, check_labels, expect_function, is_per_example, metric_by_name, metric_name
+from cafenet.options import check_arguments
 from cafenet.plain import plain_numbers
 from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import check_plain_training, initialised, train_model
@@ -49,6 +51,7 @@ from cafenet.supernet import LossFunction
 from cafenet.supernet_config import SupernetConfig, build_bins
 from cafenet.trace import trace
 from cafenet.train import TrainConfig, check_training
+from cafenet.user_code import UserPart
 
 _FEW = 8
 """Examples that show whether a metric fits."""
@@ -107,6 +110,19 @@ def search(
     """
     if start not in ("supernet", "scratch"):
         raise TrainingError(f"start must be supernet or scratch, but is {start!r}")
+    check_arguments(
+        TrainingError,
+        training=(training, TrainConfig | None),
+        retrain=(retrain, TrainConfig | None),
+        supernet=(supernet, SupernetConfig | None),
+        stages=(stages, StagesConfig | None),
+        settings=(settings, SearchConfig | None),
+        scoring=(scoring, ScoringConfig | None),
+        latency=(latency, LatencySettings | None),
+        quiet=(quiet, bool),
+    )
+    expect_values(unwrap(model), TrainingError)
+    directory = None if directory is None else usable_directory(directory, TrainingError)
     model, train, retrain, stages = unwrap(model), as_dataset(train), plain_numbers(retrain), plain_numbers(stages)
     job = Job(
         train=train,
@@ -139,7 +155,8 @@ def search(
     if retrain is not None:
         check_training(retrain, train, next(model.parameters()).device, loss)
         check_plain_training(retrain)
-    _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages))
+    is_fresh = directory is None or not (Path(directory) / "search.json").exists()
+    _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages), is_fresh)
     if before is None:
         _check_latency(job, space, parsed, example_inputs)
     with _place(directory) as place:
@@ -207,16 +224,27 @@ def _entry(found: StagesResult) -> dict[str, Any]:
     }
 
 
-def _check(job: Job, space: WidthSpace, plan: Sequence[Stage]) -> None:
-    """What a stage's search would refuse, before a supernet is trained for it."""
+def _check(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: bool) -> None:
+    """What a stage's search would refuse, before a supernet is trained for it.
+
+    is_fresh: whether nothing was trained before; then all labels are looked at, which may take as long as reading them.
+    """
     if isinstance(job.algorithm, type) or not all(hasattr(job.algorithm, name) for name in ("name", "proposals")):
         raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=300), but is {job.algorithm!r}")
     for stage in plan:
         check_feasible(space, job, stage)
-    metric = metric_by_name(job.metric, job.loss) if isinstance(job.metric, str) else job.metric
+    metric: Metric = (
+        metric_by_name(job.metric, job.loss)
+        if isinstance(job.metric, str)
+        else UserPart(expect_function(job.metric), "the metric", "the check before the search")
+    )
     _few_outputs(space.model, job.train, "training data")
     output, target, size = _few_outputs(space.model, job.validation, "validation data")
     is_per_example(metric, output, target, size)
+    if is_fresh and isinstance(job.metric, str):
+        most = job.scoring.max_examples
+        _, target = hold_examples(job.validation, "validation data", num_examples=most).batch
+        check_labels(output, target, "validation data")
 
 
 def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int]:

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_map
 
-from cafenet.errors import TraceError
+from cafenet.errors import CafeNetError, TraceError
 from cafenet.snapshot import unchanged
 
 Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
@@ -41,6 +41,16 @@ def unwrap(model: nn.Module) -> nn.Module:
     if scripted:
         raise TraceError(f"a model with a ScriptModule inside cannot be traced, but {scripted[0]!r} is one")
     return model
+
+
+def expect_values(model: nn.Module, error: type[CafeNetError]) -> None:
+    """A model that is run on real data must hold numbers."""
+    hollow = next((name for name, tensor in named_tensors(model).items() if tensor.is_meta), None)
+    if hollow is not None:
+        raise error(
+            f"the model must hold values, but its {hollow} is on the meta device; build it on the CPU, or load its "
+            "weights first"
+        )
 
 
 def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -1,12 +1,14 @@
 """Checkpoints: written under a temporary name and renamed, read without running any code."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from cafenet.archive import read_archive
 from cafenet.errors import CheckpointError, first_line
 from cafenet.plain import plain_numbers
 
@@ -34,21 +36,37 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
     if not path.exists():
         return None
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = read_archive(path)
     except Exception as error:  # whatever a broken archive makes torch raise
         reason = first_line(error)
         raise CheckpointError(f"the checkpoint {path} is broken: {reason}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of cafenet")
-    if content["format_version"] != FORMAT_VERSION:
-        raise CheckpointError(f"{path} has format version {content['format_version']}, this is {FORMAT_VERSION}")
-    differing = differences(content["identity"], identity)
+    found = content.get("format_version")
+    if found != FORMAT_VERSION:
+        raise CheckpointError(
+            f"the checkpoint {path} must have format version {FORMAT_VERSION}, but has {found!r:.20}; remove it to "
+            "begin again"
+        )
+    differing = differences(content.get("identity"), identity)
     if differing:
         details = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise CheckpointError(
             f"the checkpoint {path} belongs to another run ({details}); use another directory or remove it"
         )
     return content
+
+
+@contextmanager
+def restoring(path: Path | None) -> Iterator[None]:
+    """Whatever in a checkpoint's content does not fit is one error that names the file."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"the checkpoint {path} must hold the state of this training, but does not: {type(error).__name__}: "
+            f"{first_line(error)}; remove it to begin again"
+        ) from error
 
 
 def differences(before: Any, now: Any, place: str = "") -> list[str]:

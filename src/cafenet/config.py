@@ -1,10 +1,12 @@
 """The typed tree that recipes (YAML), flags and `--help` come from: one sentence under each field is its help text."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from cafenet.data.augment import Augmentation
 from cafenet.distill import DistillConfig
+from cafenet.errors import RecipeError
+from cafenet.options import Count, NumProcesses, Positive, PositiveInt, Range, Seed, check_options
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.evolution import Evolution
 from cafenet.searching.greedy import Greedy
@@ -25,10 +27,13 @@ class ModelConfig:
     """cafenet:NAME, torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY."""
     options: dict[str, Any] = field(default_factory=dict)
     """What its factory takes: num_classes, width, flops_factor, ..."""
-    input_size: tuple[int, ...] | None = None
+    input_size: tuple[PositiveInt, ...] | None = None
     """Channels, height and width of one input; by default what the model was published for, or that of the images."""
     freeze: tuple[str, ...] | None = None
     """Name patterns of layers that keep their widths; by default what the paper freezes in this model."""
+
+    def __post_init__(self) -> None:
+        check_options(self, RecipeError)
 
 
 @dataclass(frozen=True)
@@ -40,13 +45,16 @@ class DataConfig:
     options: dict[str, Any] = field(default_factory=dict)
     """What its reader takes: size, cache_limit_bytes, ..."""
     augmentation: Augmentation = field(default_factory=Augmentation)
-    validation_share: float = 0.1
+    validation_share: Annotated[float, Range(0, 1, is_open="both")] = 0.1
     """Share of the training set that the search scores widths on; the test set is for the final models alone."""
-    split_seed: int = 0
-    num_train: int | None = None
+    split_seed: Seed = 0
+    num_train: PositiveInt | None = None
     """Use only that many training examples (a stratified sample), for small experiments."""
-    num_workers: int | None = None
+    num_workers: NumProcesses | None = None
     """Processes that prepare images; by default none for images in memory, else one a core."""
+
+    def __post_init__(self) -> None:
+        check_options(self, RecipeError)
 
 
 @dataclass(frozen=True)
@@ -66,13 +74,16 @@ class SearchSection:
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
     latency: LatencySettings = field(default_factory=LatencySettings)
 
+    def __post_init__(self) -> None:
+        check_options(self, RecipeError)
+
 
 @dataclass(frozen=True)
 class RetrainSection:
     """How the final models are trained, all alike."""
 
     train: TrainConfig = field(default_factory=TrainConfig)
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[Seed, ...] = (0,)
     """One training for each; tables show the mean and the spread."""
     start: Literal["scratch", "supernet"] = "scratch"
     """From fresh weights, or from the supernet's (faster, reported apart; baselines without one start fresh)."""
@@ -81,6 +92,9 @@ class RetrainSection:
     teacher_options: dict[str, Any] = field(default_factory=dict)
     """What the teacher's factory takes, such as {weights: DEFAULT} for torchvision or {pretrained: true} for timm."""
     distill: DistillConfig = field(default_factory=DistillConfig)
+
+    def __post_init__(self) -> None:
+        check_options(self, RecipeError)
 
 
 @dataclass(frozen=True)
@@ -93,10 +107,13 @@ class BaselinesSection:
     """One factor for all groups, to the budget."""
     fixed: bool = True
     """The same search on a supernet with the fixed pattern (r = 0), unless that is what is searched."""
-    random_widths: int = 0
+    random_widths: Count = 0
     """Random: that many widths are trained for a while, and the best on the validation set is trained in full."""
-    random_epochs: float = 50
+    random_epochs: Positive = 50
     """How long each of them is trained."""
+
+    def __post_init__(self) -> None:
+        check_options(self, RecipeError)
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,9 @@ class Reference:
     source: str = ""
     """Where it is published: a table, a section or an appendix by its label."""
 
+    def __post_init__(self) -> None:
+        check_options(self, RecipeError)
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -120,7 +140,7 @@ class Recipe:
     description: str = ""
     loss: Literal["cross_entropy", "bce"] = "cross_entropy"
     """bce is for multi-label targets."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the supernet's training and the search; the final models and the split have seeds of their own."""
     device: str = "auto"
     """Where everything is trained and scored: cpu, cuda or cuda:1; auto is a GPU where there is one."""
@@ -135,3 +155,6 @@ class Recipe:
     baselines: BaselinesSection = field(default_factory=BaselinesSection)
     reference: list[Reference] = field(default_factory=list)
     """Published rows of the same experiment."""
+
+    def __post_init__(self) -> None:
+        check_options(self, RecipeError)

@@ -10,6 +10,7 @@ from torch.nn import functional
 from cafenet.calling import call_arguments, copy_of, unwrap
 from cafenet.errors import TrainingError
 from cafenet.losses import loss_by_name
+from cafenet.options import Positive, PositiveShare, check_options
 from cafenet.supernet import Batch, LossFunction
 
 
@@ -17,16 +18,13 @@ from cafenet.supernet import Batch, LossFunction
 class DistillConfig:
     """Knowledge distillation: learn a teacher's outputs besides the labels."""
 
-    weight: float = 0.5
+    weight: PositiveShare = 0.5
     """Share of the teacher's part in the loss."""
-    temperature: float = 4.0
+    temperature: Positive = 4.0
     """Both outputs are divided by it before they are compared."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.weight <= 1:
-            raise TrainingError(f"`0 < weight <= 1` must hold for distillation, but got {self.weight}")
-        if not self.temperature > 0:
-            raise TrainingError(f"temperature must be positive, but got {self.temperature}")
+        check_options(self, TrainingError)
 
 
 class Teacher:

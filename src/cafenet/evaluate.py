@@ -10,8 +10,10 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.calling import call_arguments, training_mode
 from cafenet.errors import ScoringError
 from cafenet.examples import Data
-from cafenet.feed import is_map_style
+from cafenet.feed import collate_examples, is_map_style
+from cafenet.metrics import check_labels
 from cafenet.supernet import LossFunction
+from cafenet.user_code import items_of
 
 
 def evaluate(model: nn.Module, data: Data, *, loss: str | LossFunction | None = None) -> dict[str, Any]:
@@ -30,6 +32,7 @@ def evaluate(model: nn.Module, data: Data, *, loss: str | LossFunction | None = 
             "per_attribute": right.mean(dim=0).tolist(),
             "num_examples": len(targets),
         }
+    check_labels(outputs, targets, "evaluation data")
     result: dict[str, Any] = {"accuracy": float((outputs.argmax(dim=1) == targets).double().mean())}
     if outputs.shape[1] > 5:
         best = outputs.topk(5, dim=1).indices
@@ -40,11 +43,11 @@ def evaluate(model: nn.Module, data: Data, *, loss: str | LossFunction | None = 
 def predictions(model: nn.Module, data: Data) -> tuple[Tensor, Tensor]:
     """All outputs and targets, in order, on the CPU; the model is left in the mode it was in."""
     is_batches = isinstance(data, Iterable) and not is_map_style(data)
-    batches = data if is_batches else DataLoader(cast("Dataset[Any]", data), batch_size=256)
+    batches = data if is_batches else DataLoader(cast("Dataset[Any]", data), 256, collate_fn=collate_examples)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     outputs, targets = [], []
     with torch.no_grad(), training_mode(model, False):
-        for inputs, target in cast("Iterable[Any]", batches):
+        for inputs, target in items_of(cast("Iterable[Any]", batches), "the evaluation data", "an evaluation"):
             args, kwargs = call_arguments(torch.utils._pytree.tree_map(lambda leaf: _moved(leaf, device), inputs))
             outputs.append(model(*args, **kwargs).cpu())
             targets.append(target.cpu())

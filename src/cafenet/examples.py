@@ -25,6 +25,7 @@ from cafenet.errors import ScoringError
 from cafenet.feed import SeededBatches, is_map_style, takes_all
 from cafenet.interrupts import outlive_first_stop
 from cafenet.supernet import Batch, has_rows, is_texts, part_of
+from cafenet.user_code import items_of
 
 Data: TypeAlias = Dataset[Any] | DataLoader[Any] | Iterable[Batch]
 """A data set, a loader, or batches: pairs of inputs and targets."""
@@ -66,7 +67,7 @@ def hold_examples(
     of a list of batches, the first ones.
     """
     batches, size, num_bytes = [], 0, 0
-    for batch in _batches(data, batch_size, num_examples):
+    for batch in items_of(_batches(data, batch_size, num_examples), f"the {name}", "reading it into memory"):
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise ScoringError(f"{name} must give pairs (inputs, target), but gave {type(batch).__name__}")
         batches.append((batch[0], batch[1]))
@@ -160,9 +161,19 @@ def _joined(batches: list[Batch]) -> Batch:
         if not all(has_rows(leaf, size) for leaf, size in zip(column, sizes, strict=True)):
             joined.append(column[0])
         else:
-            joined.append([text for leaf in column for text in leaf] if is_texts(column[0]) else torch.cat(column))
+            joined.append([text for leaf in column for text in leaf] if is_texts(column[0]) else _stacked(column))
     batch: Batch = tree_unflatten(joined, flat[0][1])
     return batch
+
+
+def _stacked(column: tuple[Tensor, ...]) -> Tensor:
+    shapes = sorted({tuple(leaf.shape[1:]) for leaf in column})
+    if len(shapes) > 1:
+        raise ScoringError(
+            f"all examples must have one shape, but some are {list(shapes[0])} and others {list(shapes[1])}; resize or "
+            "pad them in the data set"
+        )
+    return torch.cat(column)
 
 
 def _placed(batch: Batch, device: torch.device | None, memory_format: torch.memory_format) -> Batch:

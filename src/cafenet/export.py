@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cafenet.calling import call_arguments, copied, copy_of, named_tensors, tensors_of, training_mode, unwrap
+from cafenet.calling import RECORD, call_arguments, copied, copy_of, named_tensors, tensors_of, training_mode, unwrap
 from cafenet.errors import ExportError, first_line
+from cafenet.extract import SlimRecord
 from cafenet.slim_file import load, save
 
 Format = Literal["pt", "pt2", "onnx"]
@@ -59,17 +60,19 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
 
 def _write_pt(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
     save(model, path)
-    loaded = load(path, _full_size(model, path))
+    loaded = load(path, _full_size(model))
     return _run(loaded.eval(), args, kwargs)
 
 
-def _full_size(model: nn.Module, path: Path) -> nn.Module:
-    """A model of the full size, for reading back: the slim one with tensors of the shapes that the file names."""
-    shapes = torch.load(path, weights_only=True)["full_shapes"]
-    full = copy_of(model)
+def _full_size(model: nn.Module) -> nn.Module:
+    """A model of the full size, for reading back: the slim one with tensors and attributes as they were before."""
+    full = copy_of(unwrap(model))
+    record: SlimRecord = getattr(full, RECORD)
     for name, tensor in named_tensors(full).items():
-        if name in shapes:  # else a table that a forward made on first use
-            tensor.data = torch.zeros(shapes[name], dtype=tensor.dtype, device=tensor.device)
+        if name in record.full_shapes:  # else a table that a forward made on first use
+            tensor.data = torch.zeros(record.full_shapes[name], dtype=tensor.dtype, device=tensor.device)
+    for slot in record.layout.attributes:
+        setattr(full.get_submodule(slot.module), slot.attribute, slot.value(record.layout.patterns[slot.pattern].size))
     return full
 
 

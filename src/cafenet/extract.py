@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -9,19 +10,40 @@ from torch.nn.utils.prune import BasePruningMethod
 
 from cafenet.calling import RECORD, copy_of, named_tensors, unsaved_buffers
 from cafenet.errors import WidthError
-from cafenet.layout import Layout, Subnet, cuts
+from cafenet.layout import Cut, IntArray, Layout, Subnet, cuts
 from cafenet.slicing import AttributeValues, attribute_values, slice_tensors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SlimRecord:
-    """What a slim model remembers of its origin, so that it can be saved and rebuilt without tracing again."""
+    """What a slim model remembers of its origin, so that it can be saved, checked and rebuilt without tracing again."""
 
     widths: dict[str, int]
     channels: dict[str, list[int]]
-    attributes: AttributeValues
+    units_of_channels: Mapping[str, IntArray]
+    """The unit of every channel of a group, counted from 0 inside the group."""
+    layout: Layout
+    subnet: Subnet
     full_shapes: dict[str, tuple[int, ...]]
     """Of all tensors but buffers that are not saved and have no channels, such as a table of positions."""
+
+    @cached_property
+    def cuts(self) -> tuple[Cut, ...]:
+        """What is kept of every pattern of the layout."""
+        return cuts(self.layout, self.subnet)
+
+    @property
+    def attributes(self) -> AttributeValues:
+        """The values of the attributes that follow widths."""
+        return attribute_values(self.layout, self.cuts)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape that every tensor of `full_shapes` has in the slim model."""
+        found = {}
+        for name, full in self.full_shapes.items():
+            sizes = {dim: self.cuts[pattern].positions.size for dim, pattern in self.layout.axes.get(name, {}).items()}
+            found[name] = tuple(int(sizes.get(dim, size)) for dim, size in enumerate(full))
+        return found
 
 
 def extract(
@@ -31,8 +53,12 @@ def extract(
     widths: dict[str, int],
     channels: dict[str, list[int]],
     tensors: Mapping[str, Tensor] | None = None,
+    units_of_channels: Mapping[str, IntArray] | None = None,
 ) -> nn.Module:
-    """The slim model of a subnet, out of the model's tensors or others of the same shapes; no full copy is made."""
+    """The slim model of a subnet, out of the model's tensors or others of the same shapes; no full copy is made.
+
+    units_of_channels: the unit of every channel of each group; a slim model without them can not be saved.
+    """
     tensors = named_tensors(model) if tensors is None else tensors
     unknown = sorted(set(layout.axes) - set(tensors))
     if unknown:
@@ -40,10 +66,9 @@ def extract(
     chosen = cuts(layout, subnet)
     with torch.no_grad():
         sliced = {name: t.clone() for name, t in slice_tensors(tensors, layout, chosen).items()}
-    values = attribute_values(layout, chosen)
     optional = unsaved_buffers(model) - set(layout.axes)
     full_shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if name not in optional}
-    return rebuild(model, sliced, SlimRecord(widths, channels, values, full_shapes))
+    return rebuild(model, sliced, SlimRecord(widths, channels, units_of_channels or {}, layout, subnet, full_shapes))
 
 
 def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord) -> nn.Module:

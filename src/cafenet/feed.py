@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import (
     DataLoader,
     Dataset,
@@ -21,7 +22,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from cafenet.errors import TrainingError
+from cafenet.errors import DataError, TrainingError, first_line
 from cafenet.interrupts import outlive_first_stop
 
 
@@ -96,7 +97,8 @@ class SeededBatches(Dataset[Any]):
     """
 
     def __init__(self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], seed: int, epoch: int) -> None:
-        self._dataset, self._collate, self._seed, self._epoch = dataset, collate, seed, epoch
+        self._dataset, self._seed, self._epoch = dataset, seed, epoch
+        self._collate = collate_examples if collate is default_collate else collate
 
     def __getitem__(self, indices: Sequence[int]) -> Any:
         with _same_randomness():
@@ -118,6 +120,33 @@ class SeededBatches(Dataset[Any]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPU's dropout, too
         random.seed(seed)
         np.random.seed(seed)
+
+
+def collate_examples(examples: list[Any]) -> Any:
+    """A batch of examples; those that cannot be put together are named with their remedy."""
+    try:
+        return default_collate(examples)
+    except (TypeError, RuntimeError) as error:
+        raise DataError(_mismatch(examples) or f"examples must go into batches, but: {first_line(error)}") from error
+
+
+def _mismatch(examples: list[Any]) -> str:
+    """Why examples do not go into one batch, where it is a usual reason."""
+    columns = list(zip(*map(tree_leaves, examples), strict=False))
+    for column in columns:
+        kind = type(column[0])
+        if not isinstance(column[0], (torch.Tensor, np.ndarray, np.generic, int, float, str, bytes)):
+            return (
+                f"examples must be made of tensors, arrays, numbers and texts, but one holds a {kind.__module__}."
+                f"{kind.__name__}; give the data set a transform, such as torchvision.transforms.ToTensor()"
+            )
+        shapes = sorted({tuple(each.shape) for each in column if isinstance(each, (torch.Tensor, np.ndarray))})
+        if len(shapes) > 1:
+            return (
+                f"examples of a batch must have one shape, but some are {list(shapes[0])} and others "
+                f"{list(shapes[1])}; resize or pad them in the data set, or pass a DataLoader with a collate_fn"
+            )
+    return ""
 
 
 def draw_uniform(seed: tuple[int, ...], indices: Sequence[int], count: int) -> torch.Tensor:

@@ -3,6 +3,7 @@
 import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from cafenet.distributed import Processes
 from cafenet.feed import Feed
 from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
+from cafenet.user_code import items_of, user_code
 
 WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
 """Options that a resumed run may change: what is learned does not depend on them."""
@@ -37,6 +39,8 @@ class SteppedTraining(ABC):
         self.total_steps = max(1, round(epochs * feed.steps_per_epoch))
         self.step = 0
         self.last_loss = math.nan
+        self.checkpoint: Path | None = None
+        """The file that the training is kept in."""
         self._checkpoint_every = checkpoint_every
 
     @abstractmethod
@@ -77,6 +81,13 @@ class SteppedTraining(ABC):
             write_checkpoint(checkpoint, {"identity": identity, **state})
         self.team.barrier()
 
+    def _set_step(self, saved: Mapping[str, Any]) -> None:
+        """Where a checkpoint stands, which must lie inside the training."""
+        step, loss = saved["step"], saved["last_loss"]
+        if type(step) is not int or not 0 <= step <= self.total_steps or not isinstance(loss, float):
+            raise ValueError(f"it stands at step {step!r:.20} of {self.total_steps} with the loss {loss!r:.20}")
+        self.step, self.last_loss = step, loss
+
     def _random_state(self, device: torch.device) -> list[Any]:
         cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
         return self.team.gather((torch.get_rng_state(), cuda))
@@ -100,12 +111,24 @@ class SteppedTraining(ABC):
             raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")
         return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
 
+    def _place(self) -> str:
+        """Where the training stands, and what is kept of it."""
+        return f"step {self.step + 1} of {self.total_steps} of the training{self._kept_checkpoint()}"
+
+    def _kept_checkpoint(self) -> str:
+        """What a message says of the checkpoint that a second start continues from."""
+        if self.checkpoint is None or not self.checkpoint.exists():
+            return ""
+        return f"; the last checkpoint is kept in {self.checkpoint.parent}"
+
     def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
         per_epoch = self.feed.steps_per_epoch
         start = time.perf_counter()
         while self.step < last:
-            for batches in self.feed.epoch(self.step // per_epoch, self.step % per_epoch):
-                outcome = self._train_step(batches)
+            epoch = self.feed.epoch(self.step // per_epoch, self.step % per_epoch)
+            for batches in items_of(epoch, "the training data", self._place):
+                with user_code("the model", self._place):
+                    outcome = self._train_step(batches)
                 self.step += 1
                 now = time.perf_counter()
                 rate = self.feed.batch_size * len(batches) * self.team.size / (now - start)

@@ -28,6 +28,14 @@ def metric_by_name(name: str, loss: object = None) -> Metric:
     )
 
 
+def expect_function(metric: Any) -> Metric:
+    """A metric that is no name must be callable."""
+    if not callable(metric):
+        raise ScoringError(f"metric must be a name or a function of (output, target), but is {metric!r:.60}")
+    function: Metric = metric
+    return function
+
+
 def metric_name(metric: str | Metric) -> str:
     """What a metric is called in results."""
     return metric if isinstance(metric, str) else str(getattr(metric, "__name__", type(metric).__name__))
@@ -49,6 +57,18 @@ def is_per_example(metric: Metric, output: Any, target: Any, num_examples: int) 
             f"{metric_name(metric)} returned shape {list(result.shape)}"
         )
     return True
+
+
+def check_labels(output: Any, target: Any, name: str) -> None:
+    """Class numbers must be among the model's outputs; others would be scored as misses without a word."""
+    if not isinstance(output, Tensor) or not isinstance(target, Tensor) or output.ndim != 2 or target.ndim != 1:
+        return
+    low, high = (int(target.min()), int(target.max())) if target.numel() else (0, 0)
+    if low < 0 or high >= output.shape[1]:
+        raise ScoringError(
+            f"labels of the {name} must lie in 0 to {output.shape[1] - 1}, the model's number of outputs, but lie in "
+            f"{low} to {high}; leave such examples out, or pass a function metric(output, target)"
+        )
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:

@@ -1,16 +1,17 @@
 """Optimisers and learning-rate schedules by name; a schedule is a function of the step, so it has no state to save."""
 
-import difflib
 import inspect
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from cafenet.errors import TrainingError
+from cafenet.options import NotNegative, Positive, check_options
+from cafenet.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -19,29 +20,36 @@ class OptimizerConfig:
 
     name: str = "SGD"
     """SGD, RMSprop, or any other class of torch.optim."""
-    lr: float = 0.1
+    lr: NotNegative = 0.1
     """Highest learning rate."""
-    weight_decay: float = 1e-4
+    weight_decay: NotNegative = 1e-4
     options: dict[str, Any] = field(default_factory=dict)
     """Everything else, as the class takes it: nesterov, eps, ...; momentum is 0.9 for SGD and RMSprop unless said."""
+
+    def __post_init__(self) -> None:
+        check_options(self, TrainingError)
+        build_optimizer(self, [torch.zeros(1, requires_grad=True)])
 
 
 @dataclass(frozen=True)
 class ScheduleConfig:
     """How the learning rate moves from `lr`."""
 
-    name: str = "cosine"
-    """cosine, step, exponential or constant."""
-    final_lr: float = 1e-5
+    name: Literal["cosine", "step", "exponential", "constant"] = "cosine"
+    """How the rate falls: cosine, step, exponential or constant."""
+    final_lr: NotNegative = 1e-5
     """Where cosine ends."""
-    milestones: tuple[float, ...] = (0.5, 0.75)
+    milestones: tuple[NotNegative, ...] = (0.5, 0.75)
     """When step decays: shares of the training below 1, or epochs."""
-    gamma: float = 0.1
+    gamma: Positive = 0.1
     """What step and exponential multiply by."""
-    every_epochs: float = 1.0
+    every_epochs: Positive = 1.0
     """How often exponential multiplies."""
-    warmup_epochs: float = 0.0
+    warmup_epochs: NotNegative = 0.0
     """Linear rise from 0 over the first epochs."""
+
+    def __post_init__(self) -> None:
+        check_options(self, TrainingError)
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
@@ -52,8 +60,8 @@ def build_optimizer(config: OptimizerConfig, parameters: Iterable[Tensor]) -> to
         if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.Optimizer
     }
     if config.name not in kinds:
-        near = difflib.get_close_matches(config.name, kinds, n=3, cutoff=0.4) or sorted(kinds)
-        raise TrainingError(f"torch.optim has no optimiser {config.name!r}; did you mean {', '.join(near)}?")
+        hint = did_you_mean(config.name, kinds, cutoff=0.4) or f"it has {', '.join(sorted(kinds))}"
+        raise TrainingError(f"torch.optim has no optimiser {config.name!r}; {hint}")
     if config.name in ("LBFGS", "SparseAdam"):
         raise TrainingError(f"{config.name} needs a closure or sparse gradients; use SGD, RMSprop or AdamW, say")
     kind = kinds[config.name]
@@ -65,14 +73,6 @@ def build_optimizer(config: OptimizerConfig, parameters: Iterable[Tensor]) -> to
     except (TypeError, ValueError) as error:
         raise TrainingError(f"optimiser {config.name} does not take these options: {error}") from error
     return optimizer
-
-
-def check_schedule(config: ScheduleConfig) -> None:
-    """A schedule's name and numbers, before any training."""
-    if config.name not in ("cosine", "step", "exponential", "constant"):
-        raise TrainingError(f"schedule must be cosine, step, exponential or constant, but got {config.name!r}")
-    if config.warmup_epochs < 0 or config.gamma <= 0 or config.every_epochs <= 0 or config.final_lr < 0:
-        raise TrainingError(f"a schedule needs warmup_epochs, final_lr >= 0 and gamma, every_epochs > 0: {config}")
 
 
 def shortened(config: ScheduleConfig, num_epochs: float, share: float) -> ScheduleConfig:

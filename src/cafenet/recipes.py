@@ -1,9 +1,9 @@
 """Recipes: shipped ones by name, the user's own by path, both with flags over them; one typed tree checks all."""
 
 import dataclasses
-import difflib
 import typing
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,10 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_s
 
 from cafenet.config import Recipe
 from cafenet.errors import RecipeError
+from cafenet.limits import YAML_BYTES
+from cafenet.options import option_problems
+from cafenet.suggestions import did_you_mean
+from cafenet.yaml_text import check_yaml_size, read_yaml
 
 SHIPPED = "recipes_shipped"
 """The package's folder of recipes for `cafenet run`; other commands have folders and typed trees of their own."""
@@ -32,15 +36,16 @@ def recipe_text(name: str, folder: str = SHIPPED, listing: str = "cafenet recipe
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         try:
+            YAML_BYTES.check(path.stat().st_size, f"the bytes of the recipe {name}", RecipeError)
             return path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise RecipeError(f"the recipe {name} must be a readable file, but: {_reason(error)}") from error
     shipped = _shipped_names(folder)
     if name not in shipped:
-        near = difflib.get_close_matches(name, shipped, n=3, cutoff=0.4)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        near = did_you_mean(name, shipped, cutoff=0.4)
         raise RecipeError(
-            f"a recipe must be a .yaml file or one of the shipped ones (see `{listing}`), but got {name!r}{hint}"
+            f"a recipe must be a .yaml file or one of the shipped ones (see `{listing}`), but got {name!r}"
+            + (f"; {near}" if near else "")
         )
     return _shipped_text(name, folder)
 
@@ -52,19 +57,23 @@ def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
 
 def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ()) -> Tree:
     """The YAML of a recipe called `name`, with flags over it, as a typed tree."""
-    try:
-        content = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise RecipeError(f"the recipe {name} must be YAML, but: {' '.join(str(error).split())}") from error
+    content = read_yaml(text, f"the recipe {name}") or {}
     if not isinstance(content, dict):
         raise RecipeError(f"the recipe {name} must hold sections (model, data, search, ...), but is {content!r:.60}")
     problems = _unknown_keys(content, kind)
     if problems:
         raise RecipeError(f"the recipe {name} has {'; '.join(problems)}")
+    for flag in flags:
+        with suppress(yaml.YAMLError):  # a flag need not be YAML
+            check_yaml_size(flag.partition("=")[2] if flag.startswith("--") else flag, f"the flag {flag[:40]!r}")
     parser = recipe_parser(kind)
     try:
         base = parser.parse_object(content)
-        return as_tree(kind, parser, parser.parse_args(list(flags), namespace=base))
+        parsed = parser.parse_args(list(flags), namespace=base)
+        problems = option_problems(kind, parsed.as_dict())
+        if problems:
+            raise RecipeError(f"{name}: {'; '.join(problems)}")
+        return as_tree(kind, parser, parsed)
     except ArgumentError as error:
         raise RecipeError(f"{name}: {_explained(error, parser)}") from error
 
@@ -115,8 +124,7 @@ def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> li
     for key, value in content.items():
         where = f"{place}.{key}" if place else str(key)
         if key not in hints:
-            near = difflib.get_close_matches(str(key), hints, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"it may be one of {', '.join(hints)}"
+            hint = did_you_mean(key, hints, most=1) or f"it may be one of {', '.join(hints)}"
             problems.append(f"an unknown key {where!r}; {hint}")
         elif dataclasses.is_dataclass(hints[key]):
             inside = typing.cast(type, hints[key])
@@ -135,6 +143,6 @@ def _explained(error: ArgumentError, parser: ArgumentParser) -> str:
     unknown = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
     known = [option for action in parser._actions for option in action.option_strings]
     if "nrecognized" in message and unknown:
-        near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.5)
-        message = f"there is no flag {unknown[0]}" + (f"; did you mean {near[0]}?" if near else "")
+        near = did_you_mean(unknown[0], known, most=1)
+        message = f"there is no flag {unknown[0]}" + (f"; {near}" if near else "")
     return message

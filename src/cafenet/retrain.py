@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.calling import copy_of, unwrap
 from cafenet.distill import DistillConfig
 from cafenet.errors import TrainingError
+from cafenet.options import check_arguments
 from cafenet.supernet import LossFunction
 from cafenet.trace import find_space
 from cafenet.train import TrainConfig, of_one_width, train_supernet
@@ -34,6 +35,9 @@ def train_model(
     title: str = "model",
 ) -> nn.Module:
     """A trained copy of the model; with a directory, a second call continues where the first one stopped."""
+    check_arguments(
+        TrainingError, config=(config, TrainConfig | None), distill=(distill, DistillConfig | None), quiet=(quiet, bool)
+    )
     config = TrainConfig() if config is None else config
     whole = of_one_width(model, find_space(model, example_inputs, verify=False))
     check_plain_training(config)

@@ -8,7 +8,7 @@ dropped on the way, from the first part on.
 
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,19 @@ from cafenet.calling import tensors_of, training_mode
 from cafenet.errors import ScoringError
 from cafenet.examples import Data, Examples, hold_examples, in_content_order
 from cafenet.layout import Subnet
-from cafenet.metrics import Metric, chance_accuracy, is_per_example, metric_by_name, metric_name
+from cafenet.metrics import (
+    Metric,
+    chance_accuracy,
+    check_labels,
+    expect_function,
+    is_per_example,
+    metric_by_name,
+    metric_name,
+)
+from cafenet.options import Positive, PositiveInt, PositiveShare, Range, check_options
 from cafenet.recalibration import PreparedSubnet, has_statistics
 from cafenet.supernet import Batch, LossFunction, Supernet
+from cafenet.user_code import UserPart
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,29 +43,21 @@ class ScoringConfig:
 
     race: bool = True
     """Race candidates and drop hopeless widths; False scores every candidate on everything."""
-    first_share: float = 1 / 32
+    first_share: PositiveShare = 1 / 32
     """Share of the validation examples that all candidates see."""
-    min_examples: int = 64
+    min_examples: PositiveInt = 64
     """Smallest number of examples that anything is decided on."""
-    drop_below: float = 1.0
+    drop_below: Positive = 1.0
     """A width is dropped when it is that many standard errors below the bar."""
-    calibration_size: int = 512
+    calibration_size: PositiveInt = 512
     """Training examples that batch norm is recalibrated on."""
-    max_examples: int = 10_000
+    max_examples: PositiveInt = 10_000
     """Validation examples that widths are scored on, a fixed random sample of a larger set."""
-    batch_size: int = 128
+    batch_size: Annotated[int, Range(2)] = 128
     """Examples in a batch of recalibration (its statistics are averaged over batches) and of scoring."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.first_share <= 1:
-            raise ScoringError(f"`0 < first_share <= 1` must hold, but got {self.first_share}")
-        for name in ("min_examples", "calibration_size", "max_examples"):
-            if getattr(self, name) < 1:
-                raise ScoringError(f"{name} must be at least 1, but got {getattr(self, name)}")
-        if self.batch_size < 2:
-            raise ScoringError(f"batch_size must be at least 2 (for batch norm), but got {self.batch_size}")
-        if not self.drop_below > 0:
-            raise ScoringError(f"drop_below must be positive, but got {self.drop_below}")
+        check_options(self, ScoringError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +94,18 @@ class Scorer:
         self.config = ScoringConfig() if config is None else config
         self.supernet = supernet
         self.metric_name = metric_name(metric)
-        self._metric = metric_by_name(metric, loss) if isinstance(metric, str) else metric
+        self._metric: Metric = (
+            metric_by_name(metric, loss)
+            if isinstance(metric, str)
+            else UserPart(expect_function(metric), "the metric", "the scoring of widths")
+        )
         layout: dict[str, Any] = {"device": supernet.device, "memory_format": _memory_format(supernet)}
         most, size = self.config.max_examples, self.config.calibration_size
         self.validation = in_content_order(hold_examples(validation, "validation data", num_examples=most, **layout))
         self.calibration = hold_examples(train, "training data", num_examples=size, **layout)
         self._calibration = [inputs for inputs, _ in _even_batches(self.calibration, self.config.batch_size)]
         self._recalibrates = has_statistics(supernet.model)
-        self.is_per_example = self._check_metric()
+        self.is_per_example = self._check_metric(is_by_name=isinstance(metric, str))
         target = self.validation.batch[1]
         is_soft = isinstance(target, Tensor) and target.ndim == 2
         self.scored_by = metric_name(self._metric) if is_soft and isinstance(metric, str) else self.metric_name
@@ -214,12 +220,14 @@ class Scorer:
         _, target = next(self.validation.batches(start, stop, stop - start))
         return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1))
 
-    def _check_metric(self) -> bool:
-        """Whether the metric gives a value for each example."""
+    def _check_metric(self, is_by_name: bool) -> bool:
+        """Whether the metric gives a value for each example; one by name needs labels among the outputs."""
         num_examples = min(8, self.validation.size)
         inputs, target = next(self.validation.batches(0, num_examples, num_examples))
         with training_mode(self.supernet.model, False):
             output = PreparedSubnet(self.supernet, self.supernet.full()).run(inputs)
+        if is_by_name:
+            check_labels(output, self.validation.batch[1], "validation data")
         return is_per_example(self._metric, output, target, num_examples)
 
 

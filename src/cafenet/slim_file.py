@@ -1,5 +1,6 @@
 """Slim models in files that load with `torch.load(weights_only=True)`: widths, kept channels, attributes, weights."""
 
+import hashlib
 import os
 import platform
 from collections.abc import Collection
@@ -10,13 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cafenet.archive import read_archive
 from cafenet.calling import RECORD, named_tensors, unsaved_buffers, unwrap
 from cafenet.errors import SlimFileError, first_line
 from cafenet.extract import SlimRecord, rebuild
+from cafenet.slim_record import as_plain, check_tensors, read_record
 
 FORMAT = "cafenet-slim"
-FORMAT_VERSION = 1
-_KEYS = {"format_version", "model_class", "widths", "channels", "attributes", "full_shapes", "tensors"}
+FORMAT_VERSION = 2
+"""2 holds the layout that the model was cut by, and a checksum."""
+_OF_RECORD = {"widths", "channels", "units_of_channels", "patterns", "axes", "attributes", "full_shapes"}
+_KEYS = {"format_version", "model_class", "tensors", "checksum", *_OF_RECORD}
 
 
 def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
@@ -28,15 +33,14 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
             f"save takes a slim model that extract() or load() returned, but got a {type(slim).__name__} without its "
             "record; for an ordinary model use torch.save(model.state_dict(), path)"
         )
-    _expect_names(slim, set(record.full_shapes), set(_essential(slim, record.full_shapes)))
+    essential = _essential(slim, record.full_shapes)
+    _expect_names(slim, set(record.full_shapes), set(essential))
+    _expect_shapes(slim, record.shapes(), essential)
     content = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "model_class": type(slim).__qualname__,
-        "widths": record.widths,
-        "channels": record.channels,
-        "attributes": [[module, name, value] for (module, name), value in record.attributes.items()],
-        "full_shapes": {name: list(shape) for name, shape in record.full_shapes.items()},
+        **as_plain(record),
         "tensors": {name: tensor.detach() for name, tensor in named_tensors(slim).items()},
         "versions": {
             "cafenet": version("cafenet"),
@@ -44,6 +48,7 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
             "python": platform.python_version(),
         },
     }
+    content["checksum"] = _checksum(content)
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -60,23 +65,52 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     """The slim model in a file, built from the full-size model that it came from (which is not changed)."""
     model = unwrap(model)
     content = _read(Path(path))
-    expected = {name: tuple(shape) for name, shape in content["full_shapes"].items()}
+    expected = _full_shapes(path, content["full_shapes"])
     shapes = {name: tuple(tensor.shape) for name, tensor in _essential(model, expected).items()}
-    tensors = content["tensors"]
     if shapes != expected:
         raise SlimFileError(
             f"{path} holds a slim {content['model_class']} that was cut from another model than this "
             f"{type(model).__name__}: {_difference(expected, shapes)}; pass the full-size model that was traced"
         )
-    missing = sorted(set(expected) - set(tensors))
-    if missing:
-        raise SlimFileError(f"{path} is not complete: it lacks {', '.join(missing[:5])}")
-    attributes = {
-        (module, name): tuple(value) if isinstance(value, list) else value
-        for module, name, value in content["attributes"]
-    }
-    record = SlimRecord(content["widths"], content["channels"], attributes, expected)
-    return rebuild(model, tensors, record)
+    try:
+        record = read_record(content, model)
+        check_tensors(content["tensors"], record, model, unsaved_buffers(model))
+    except SlimFileError as error:
+        raise SlimFileError(f"{path} cannot be loaded: {error}; save the model again, or take a copy of it") from error
+    if content["checksum"] != _checksum(content):
+        raise SlimFileError(
+            f"{path} is broken: its content must have the checksum that was saved with it, but has not; save the model "
+            "again, or take a copy of it"
+        )
+    return rebuild(model, content["tensors"], record)
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """A digest of everything that `load` uses."""
+    digest = hashlib.blake2b(digest_size=16)
+    for key in sorted(_KEYS - {"checksum"}):
+        _feed(digest, [key, content[key]])
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, value: Any) -> None:
+    if isinstance(value, Tensor):
+        digest.update(f"tensor {value.dtype} {list(value.shape)}".encode())
+        if not value.is_meta:
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    elif isinstance(value, (dict, list, tuple)):
+        entries = list(value.items()) if isinstance(value, dict) else value
+        digest.update(f"{len(entries)} entries".encode())
+        for entry in entries:
+            _feed(digest, entry)
+    else:
+        digest.update(f"{type(value).__name__} {value!r};".encode())
+
+
+def _full_shapes(path: str | os.PathLike[str], found: Any) -> dict[str, tuple[int, ...]]:
+    if not isinstance(found, dict) or not all(isinstance(shape, (list, tuple)) for shape in found.values()):
+        raise SlimFileError(f"{path} cannot be loaded: full_shapes must be a dict of shapes, but is {found!r:.60}")
+    return {name: tuple(shape) for name, shape in found.items()}
 
 
 def _essential(model: nn.Module, recorded: Collection[str]) -> dict[str, Tensor]:
@@ -98,18 +132,29 @@ def _expect_names(slim: nn.Module, recorded: set[str], found: set[str]) -> None:
     )
 
 
+def _expect_shapes(slim: nn.Module, expected: dict[str, tuple[int, ...]], found: dict[str, Tensor]) -> None:
+    for name, shape in expected.items():
+        if tuple(found[name].shape) != shape:
+            raise SlimFileError(
+                f"save takes a slim model with tensors of the shapes that it was extracted with, but in this "
+                f"{type(slim).__name__} {name} has {list(found[name].shape)} instead of {list(shape)}; write the model "
+                "as it is with export_model to .pt2 or .onnx"
+            )
+
+
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise SlimFileError(f"{path} is not a file")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = read_archive(path)
     except Exception as error:  # whatever a broken archive makes torch raise: the user needs one answer
         raise SlimFileError(f"{path} is broken or not a file of torch.save: {first_line(error)}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SlimFileError(f"{path} is not a slim model of cafenet.save (format must be {FORMAT!r})")
     found = content.get("format_version")
-    if isinstance(found, int) and found > FORMAT_VERSION:
-        raise SlimFileError(f"{path} has format version {found}, this cafenet reads up to {FORMAT_VERSION}; upgrade")
+    if isinstance(found, int) and found != FORMAT_VERSION:
+        remedy = "upgrade" if found > FORMAT_VERSION else "save the model again with this version"
+        raise SlimFileError(f"{path} has format version {found}, this cafenet reads {FORMAT_VERSION}; {remedy}")
     missing = sorted(_KEYS - set(content))
     if missing:
         raise SlimFileError(f"{path} is not complete: it lacks {', '.join(missing)}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, TypeAlias, overload
 
@@ -17,6 +16,7 @@ from cafenet.extract import extract
 from cafenet.layout import IntArray, Layout, Subnet
 from cafenet.shown import Shown
 from cafenet.slicing import run_subnet
+from cafenet.suggestions import did_you_mean
 
 WidthVector: TypeAlias = Mapping[str, int] | Sequence[int]
 """One width a group: a dict by group name (what is missing is at full width) or a sequence in group order."""
@@ -182,7 +182,9 @@ class WidthSpace:
             group.name: np.flatnonzero(np.isin(group.unit_of_channel, units)).tolist()
             for group, units in zip(self.groups, subnet.units, strict=True)
         }
-        return extract(self._source(model), self.layout, subnet, {name: len(c) for name, c in kept.items()}, kept)
+        widths = {name: len(channels) for name, channels in kept.items()}
+        units = {group.name: group.unit_of_channel for group in self.groups}
+        return extract(self._source(model), self.layout, subnet, widths, kept, units_of_channels=units)
 
     def _shown(self) -> Shown:
         rows = [
@@ -279,8 +281,7 @@ class WidthSpace:
         return Subnet(tuple(_units_of(group, picked) for group, picked in zip(self.groups, chosen, strict=True)))
 
     def _names_hint(self, name: str) -> str:
-        near = get_close_matches(str(name), list(self._numbers), n=3, cutoff=0.5)
-        return f"did you mean {', '.join(near)}?" if near else f"groups are {', '.join(list(self._numbers)[:5])}, ..."
+        return did_you_mean(name, self._numbers) or f"groups are {', '.join(list(self._numbers)[:5])}, ..."
 
 
 def _array(numbers: Any) -> npt.NDArray[Any]:

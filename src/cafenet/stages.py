@@ -23,6 +23,7 @@ from cafenet.examples import Data
 from cafenet.extract import rebuild
 from cafenet.importance import channels_before, in_order
 from cafenet.metrics import Metric, metric_name
+from cafenet.options import Positive, PositiveInt, check_options
 from cafenet.scoring import Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import Budget, Cap
@@ -49,19 +50,16 @@ _FULL_SHARE = 0.3
 class StagesConfig:
     """How many stages, and what changes between them."""
 
-    num_stages: int = 1
+    num_stages: PositiveInt = 1
     """The paper takes 3 on CIFAR-10 and 1 elsewhere."""
-    alpha: float = 2.0
+    alpha: Positive = 2.0
     """Bins get that much finer each stage."""
     carry_weights: bool = False
     """Start each stage from the weights of the one before, instead of the model's own. All stages then share the epochs
     of one training; otherwise each has them all."""
 
     def __post_init__(self) -> None:
-        if self.num_stages < 1:
-            raise BudgetError(f"num_stages must be at least 1, but got {self.num_stages}")
-        if not self.alpha > 0:
-            raise BudgetError(f"alpha must be positive, but got {self.alpha}")
+        check_options(self, BudgetError)
 
 
 def stages_for(budget: Budget, full_costs: Mapping[str, float], start: str) -> StagesConfig:

@@ -10,14 +10,9 @@ from cafenet.bins import Bins, flops_sensitive_bins, uniform_bins
 from cafenet.choice import Choice, Exact, Race
 from cafenet.errors import BinError
 from cafenet.importance import importance_order, in_order
+from cafenet.options import Count, Positive, PositiveInt, PositiveShare, check_options
 from cafenet.space import WidthSpace
 from cafenet.supernet import Supernet
-
-_KNOWN = {
-    "pattern": ("locally_free", "bilateral"),
-    "bins": ("flops_sensitive", "uniform"),
-    "choice": ("race", "exact"),
-}
 
 
 @dataclass(frozen=True)
@@ -26,21 +21,21 @@ class SupernetConfig:
 
     pattern: Literal["locally_free", "bilateral"] = "locally_free"
     """Which channels stand for a width: the paper's way, or BCNet's two sides."""
-    r: int = 0
+    r: Count = 0
     """Offset of the locally free zone. 0 is the fixed pattern, which takes less time and ends alike in what was
     measured; the paper takes 1."""
     per_group: bool = False
     """Draw a pattern for each group instead of one for all."""
-    max_candidates: int = 16
+    max_candidates: PositiveInt = 16
     """How many are drawn with per_group."""
     bins: Literal["flops_sensitive", "uniform"] = "flops_sensitive"
-    beta: float = 1.0
+    beta: Positive = 1.0
     """Channels in a bin of the group whose channels cost most; larger means fewer, coarser bins."""
-    num_bins: int = 10
+    num_bins: PositiveInt = 10
     """Bins a group where they are uniform."""
-    min_width: int | float = 1
+    min_width: PositiveInt | PositiveShare = 1
     """Smallest width of every group: channels (int) or share of the group (float)."""
-    divisor: int = 1
+    divisor: PositiveInt = 1
     """Bin sizes are multiples of it."""
     choice: Literal["race", "exact"] = "race"
     """How the best candidate is found in training."""
@@ -48,9 +43,7 @@ class SupernetConfig:
     """For pretrained weights: put the most important channels of each group in front first."""
 
     def __post_init__(self) -> None:
-        for name, known in _KNOWN.items():
-            if getattr(self, name) not in known:
-                raise BinError(f"{name} must be {' or '.join(known)}, but is {getattr(self, name)!r}")
+        check_options(self, BinError)
         if self.per_group and self.pattern == "locally_free" and self.r == 0:
             raise BinError("per_group draws among a group's assignments, but with r = 0 there is one; raise r")
 

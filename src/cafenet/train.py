@@ -10,17 +10,19 @@ from torch.utils.data import DataLoader, Dataset
 
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
+from cafenet.directories import usable_directory
 from cafenet.distributed import processes
 from cafenet.errors import TrainingError
 from cafenet.feed import Feed
 from cafenet.importance import importance_order, put_in_order
 from cafenet.journal import Journal
 from cafenet.loop import TrainResult
-from cafenet.optim import build_optimizer, shortened
+from cafenet.optim import shortened
+from cafenet.options import Count, check_arguments
 from cafenet.plain import plain_numbers
 from cafenet.space import WidthSpace
 from cafenet.supernet import LossFunction, Supernet
-from cafenet.train_config import TrainConfig, check_config
+from cafenet.train_config import TrainConfig, check_device
 from cafenet.trainer import Trainer, named_loss
 
 FULL_NETWORK = "full"
@@ -49,9 +51,10 @@ def train_supernet(
     name: the checkpoint's file name without `.pt`; title: what progress is shown as, by default the same.
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
+    check_arguments(TrainingError, config=(config, TrainConfig | None), max_steps=(max_steps, Count | None))
     config = TrainConfig() if config is None else plain_numbers(config)
-    check_config(config, supernet.device)
-    place = None if directory is None else Path(directory)
+    check_device(config, supernet.device)
+    place = None if directory is None else usable_directory(directory, TrainingError)
     options: dict[str, Any] = {"loss": loss, "quiet": quiet, "tensorboard": tensorboard}
     begun = TrainResult(0, float("nan"), finished=True)
     if config.full_share and supernet.binned.bins.search_space_size > 1:
@@ -80,9 +83,8 @@ def check_training(
     loss: str | LossFunction = "cross_entropy",
 ) -> None:
     """What a training would refuse before its first step: options, the optimiser, data that do not fill a step."""
-    check_config(config, device)
+    check_device(config, device)
     named_loss(loss, config)
-    build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
     Feed(data, batch_size=config.batch_size, accumulate=config.accumulate)
 
 

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset
 
+from cafenet.calling import expect_values
+from cafenet.checkpoint import restoring
 from cafenet.distill import Distillation, Teacher
 from cafenet.distributed import Processes
 from cafenet.errors import TrainingError
@@ -23,6 +25,7 @@ from cafenet.losses import check_target, loss_by_name
 from cafenet.optim import build_optimizer, learning_rate
 from cafenet.supernet import Batch, LossFunction, Pick, Supernet, checkpointing_error, same_randomness, unreduced
 from cafenet.train_config import TrainConfig
+from cafenet.user_code import UserPart
 
 
 class Trainer(SteppedTraining):
@@ -52,6 +55,10 @@ class Trainer(SteppedTraining):
         self.supernet, self.config, self.directory = supernet, config, directory
         self.checkpoint = None if directory is None else directory / f"{name}.pt"
         self.loss_name = loss if isinstance(loss, str) else None
+        expect_values(supernet, TrainingError)
+        if not isinstance(loss, str):
+            named_loss(loss, config)
+            loss = UserPart(loss, "the loss", self._place)
         self.loss_fn = named_loss(loss, config)
         self.teacher: Teacher | None = None
         """Whose outputs are learned, too."""
@@ -61,6 +68,8 @@ class Trainer(SteppedTraining):
             self.teacher = Teacher(supernet.model if teacher is None else teacher, supernet.device)
             self.loss_fn = Distillation(loss, config.distill, config.label_smoothing)
         self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise TrainingError("a model must have parameters to train, but all of its have requires_grad False")
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
         self.output: Any = None
@@ -197,6 +206,11 @@ class Trainer(SteppedTraining):
             if not isinstance(loss, Tensor) or loss.ndim:
                 shape = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
                 raise TrainingError(f"a loss must be one number, the mean over the batch, but is {shape}")
+            if not loss.requires_grad:
+                raise TrainingError(
+                    "a loss must have a gradient, but this one does not depend on the parameters; neither the forward "
+                    "nor the loss may run under torch.no_grad or on detached tensors"
+                )
             try:
                 torch.autograd.grad(loss, self.parameters, allow_unused=True)
             except RuntimeError as error:
@@ -271,6 +285,11 @@ class Trainer(SteppedTraining):
         saved = self._saved(self.checkpoint, self._identity())
         if saved is None:
             return
+        with restoring(self.checkpoint):
+            self._set_state(saved)
+
+    def _set_state(self, saved: Mapping[str, Any]) -> None:
+        self._set_step(saved)
         self.supernet.model.load_state_dict(saved["model"])
         restore_constants(self.supernet.model, saved)
         if "order" in saved:  # which the weights are in, however it was decided
@@ -280,13 +299,7 @@ class Trainer(SteppedTraining):
         if self.teacher is not None and self.has_own_teacher:
             self.teacher.model.load_state_dict(saved["teacher"])
         self.supernet.generator.set_state(saved["generator"])
-        self.step, self.last_loss = saved["step"], saved["last_loss"]
         self._set_random_state(saved["rng"], self.supernet.device)
-
-    def _kept_checkpoint(self) -> str:
-        if self.checkpoint is None or not self.checkpoint.exists():
-            return ""
-        return f"; the last checkpoint is kept in {self.directory}"
 
 
 def restore_constants(model: nn.Module, saved: Mapping[str, Any]) -> None:
@@ -310,6 +323,8 @@ def named_loss(loss: str | LossFunction, config: TrainConfig) -> LossFunction:
     """The function of a loss by name, or the one that was given."""
     if isinstance(loss, str):
         return loss_by_name(loss, label_smoothing=config.label_smoothing)
+    if not callable(loss):
+        raise TrainingError(f"loss must be a name or a function of (output, target), but is {loss!r:.60}")
     if config.label_smoothing:
         raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
     return loss

@@ -91,8 +91,8 @@ def test_erasing_happens_as_often_as_asked_and_stays_within_its_area():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"padding": -1}, "padding must be 0 or more, but is -1"),
-        ({"erasing": 1.5}, "must lie in \\[0, 1\\], but is 1.5"),
+        ({"padding": -1}, "padding must be a whole number of at least 0, but is -1"),
+        ({"erasing": 1.5}, "erasing must be a number from 0 to 1, but is 1.5"),
     ],
 )
 def test_options_that_make_no_sense(options: dict, message: str):

@@ -113,7 +113,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
 
 def test_mistakes(tmp_path):
     found = pictures(tmp_path, 4)
-    with pytest.raises(TrainingError, match=r"epochs must be positive, but is 0; batch_size must be positive"):
+    with pytest.raises(TrainingError, match=r"epochs must be a number above 0, but is 0; batch_size must be"):
         train_detector(detector(), found, replace(TINY, epochs=0, batch_size=-1))
     with pytest.raises(TrainingError, match="must fill one step of 1 x 8 examples, but has 4"):
         train_detector(detector(), found, replace(TINY, batch_size=8))

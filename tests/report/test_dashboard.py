@@ -1,27 +1,37 @@
 """Optuna's dashboard serves a run's trials."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 import pytest
 
 from cafenet.cli import main
 from cafenet.commands.dashboard import find_journal
+from cafenet.web_guard import guarded
 
 
-def test_it_serves_the_study(finished):
+def test_it_serves_the_study(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")  # of which a study is deleted
     pytest.importorskip("optuna_dashboard", reason="the dashboard is an extra")
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "cafenet", "dashboard", str(finished), "--port", str(port)]
+    command = [sys.executable, "-m", "cafenet", "dashboard", str(tmp_path / "run"), "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    address = f"http://localhost:{port}/api/studies"
     try:
-        studies = _read(f"http://localhost:{port}/api/studies", process)["study_summaries"]
+        studies = _read(address, process)["study_summaries"]
+        assert _status(address, Host="evil.example") == 403
+        assert _status(address + "/0", "DELETE", Origin="http://evil.example") == 403
+        assert _read(address, process)["study_summaries"] == studies
+        assert _status(address + "/0", "DELETE", Origin=f"http://localhost:{port}") == 204
+        assert _read(address, process)["study_summaries"] == []
     finally:
         process.kill()
         process.communicate()
@@ -48,6 +58,59 @@ def test_an_unknown_study(finished, capsys):
 def test_a_directory_without_trials(tmp_path, capsys):
     assert main(["dashboard", str(tmp_path)]) == 2
     assert "has no trials.journal yet" in capsys.readouterr().err
+
+
+def _status(address, method="GET", **headers):
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(address, method=method, headers=headers), timeout=5
+        ) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize(
+    ("server", "request_", "is_refused"),
+    [
+        ("localhost", {"Host": "localhost:8080"}, False),
+        ("localhost", {"Host": "127.0.0.1:8080"}, False),
+        ("localhost", {"Host": "[::1]:8080"}, False),
+        ("localhost", {"Host": "LOCALHOST:9000"}, False),
+        ("localhost", {"Host": "rebound.evil.example:8080"}, True),
+        ("localhost", {"Host": "10.0.0.5:8080"}, True),
+        ("localhost", {"Host": "localhost.evil.example"}, True),
+        ("localhost", {"Host": "evil.example@localhost"}, True),
+        ("localhost", {"Host": ""}, True),
+        ("localhost", {}, True),
+        ("0.0.0.0", {"Host": "10.0.0.5:8080"}, False),
+        ("0.0.0.0", {"Host": "proxy.example"}, False),
+        ("0.0.0.0", {"Host": "evil.example"}, True),
+        ("localhost", {"Host": "localhost:8080", "Sec-Fetch-Site": "cross-site"}, False),
+        ("localhost", {"Host": "localhost:8080", "method": "POST"}, False),
+        ("localhost", {"Host": "localhost:8080", "method": "POST", "Sec-Fetch-Site": "same-origin"}, False),
+        ("localhost", {"Host": "localhost:8080", "method": "POST", "Origin": "http://localhost:8080"}, False),
+        ("localhost", {"Host": "localhost:8080", "method": "POST", "Origin": "http://localhost:9000"}, True),
+        ("localhost", {"Host": "localhost:8080", "method": "POST", "Origin": "http://evil.example"}, True),
+        ("localhost", {"Host": "localhost:8080", "method": "POST", "Origin": "null"}, True),
+        ("localhost", {"Host": "localhost:8080", "method": "DELETE", "Sec-Fetch-Site": "cross-site"}, True),
+        ("localhost", {"Host": "localhost:8080", "method": "PUT", "Sec-Fetch-Site": "same-site"}, True),
+    ],
+)
+def test_requests_of_other_sites(server, request_, is_refused):
+    """What browsers send for a page of another site, by name or by a form."""
+    environ = {"REQUEST_METHOD": request_.pop("method", "GET")}
+    environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request_.items()}
+    answers = []
+    application = guarded(lambda environ, start: [start("200 OK", []) or b""], server, ["proxy.example"])
+    application(environ, lambda status, headers: answers.append(status))
+    assert answers == ["403 Forbidden" if is_refused else "200 OK"]
+
+
+def test_help_says_that_there_is_no_login(capsys):
+    with pytest.raises(SystemExit):
+        main(["dashboard", "--help"])
+    assert "no login" in " ".join(capsys.readouterr().out.split())
 
 
 def _read(address, process):

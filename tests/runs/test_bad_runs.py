@@ -49,18 +49,23 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--model.name={place}/absent.py:build"], "there is no"),
         (["--model.options.width=2"], "unexpected keyword argument 'width'"),
         (["--model.freeze=[absent]"], "'absent' matches none"),
-        (["--supernet.r=-1"], "r must be 0 or more, but got -1"),
-        (["--supernet.beta=0"], "beta must be a positive number"),
+        (["--supernet.r=-1"], "supernet.r must be a whole number of at least 0, but is -1"),
+        (["--supernet.beta=0"], "supernet.beta must be a number above 0, but is 0"),
         (["--train.batch_size=1000"], "must fill one step of 1 x 1000 examples, but has 130"),
         (["--retrain.train.batch_size=1000"], "must fill one step of 1 x 1000 examples, but has 150"),
         (["--retrain.train.optimizer.name=SDG"], "no optimiser 'SDG'; did you mean SGD"),
-        (["--retrain.train.schedule.name=cosin"], "schedule must be cosine, step, exponential or constant"),
-        (["--retrain.train.epochs=0"], "epochs must be positive, but is 0"),
-        (["--baselines.random_widths=2", "--baselines.random_epochs=0"], "epochs must be positive, but is 0"),
+        (["--retrain.train.schedule.name=cosin"], "retrain.train.schedule.name"),
+        (["--retrain.train.epochs=0"], "retrain.train.epochs must be a number above 0, but is 0"),
+        (
+            ["--baselines.random_widths=2", "--baselines.random_epochs=0"],
+            "random_epochs must be a number above 0",
+        ),
         (["--retrain.seeds=[]"], "retrain.seeds must hold at least one seed, each once, but is []"),
         (["--retrain.seeds=[1,1]"], "retrain.seeds must hold at least one seed, each once, but is [1, 1]"),
-        (["--retrain.seeds=[-1]"], "seed must be 0 or more, but is -1"),
-        (["--seed=-1"], "seed must be 0 or more, but is -1"),
+        (["--retrain.seeds=[-1]"], "retrain.seeds must be a list, each a whole number from 0 to"),
+        (["--seed=-1"], "seed must be a whole number from 0 to 9223372036854775807, but is -1"),
+        (["--data.split_seed=-1"], "data.split_seed must be a whole number from 0 to"),
+        (["--seed=99999999999999999999"], "but is 99999999999999999999"),
         (["--search.algorithms=[]"], "search.algorithms must hold at least one of"),
         (
             ["--retrain.teacher=original", "--baselines.original=false"],
@@ -90,16 +95,19 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--supernet.per_group=true", "--supernet.r=0"], "but with r = 0 there is one; raise r"),
         (["--retrain.train.seed=3"], "retrain.train.seed must be left out, since retrain.seeds decides"),
         (["--train.num_workers=2"], "train.num_workers must be left out, since data.num_workers decides"),
-        (["--retrain.train.label_smoothing=2"], "label_smoothing must lie in [0, 1), but is 2"),
+        (
+            ["--retrain.train.label_smoothing=2"],
+            "train.label_smoothing must be a number from 0 to below 1, but is 2",
+        ),
         (
             ["--retrain.start=supernet", "--stages.num_stages=2"],
             "retrain.start supernet needs one stage, but there are 2",
         ),
-        (["--baselines.random_widths=-1"], "baselines.random_widths must be 0 or more, but is -1"),
-        (["--data.num_workers=-1"], "data.num_workers must be 0 or more, but is -1"),
+        (["--baselines.random_widths=-1"], "baselines.random_widths must be a whole number of at least 0, but is -1"),
+        (["--data.num_workers=-1"], "data.num_workers must be a whole number from 0 to 4096 or None, but is -1"),
         (["--search.algorithms=[trend,trend]"], "search.algorithms must hold each once, but is ['trend', 'trend']"),
-        (["--data.num_train=0"], "data.num_train must be 1 or more, but is 0"),
-        (["--data.validation_share=1"], "must lie between 0 and 1, but is 1"),
+        (["--data.num_train=0"], "data.num_train must be a whole number of at least 1 or None, but is 0"),
+        (["--data.validation_share=1"], "data.validation_share must be a number above 0 and below 1, but is 1"),
         (["--device=nowhere"], "device must be auto, cpu or one that PyTorch can use here, but 'nowhere' is not"),
         (["--device=meta"], "but 'meta' is not: meta tensors hold no values"),
         (["--search.latency.device=nowhere"], "device must be one that PyTorch can run on here"),
@@ -113,7 +121,9 @@ def test_a_mistake_is_found_before_any_work(flags, message, recipe, capsys):
 
 
 def test_several_mistakes_in_one_line(recipe, capsys):
-    line = mistake(capsys, recipe, "--retrain.seeds=[]", "--data.num_train=-3", "--search.algorithms=[]")
+    line = mistake(capsys, recipe, "--retrain.seeds=[]", "--search.algorithms=[]")
+    assert line.count(", but is ") == 2
+    line = mistake(capsys, recipe, "--seed=-1", "--data.num_train=-3", "--retrain.train.schedule.gamma=0")
     assert line.count(", but is ") == 3
 
 

@@ -310,15 +310,15 @@ def test_greedy_stops_when_exchanges_no_longer_help():
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (Evolution, {"population": 0}, "population must be at least 1, but got 0"),
-        (Evolution, {"iterations": 0}, "iterations must be at least 1, but got 0"),
-        (Evolution, {"num_parents": 0}, "num_parents must be at least 1, but got 0"),
-        (Evolution, {"screened": 0}, "screened must be at least 1, but got 0"),
-        (Evolution, {"mutation_rate": 0.0}, "`0 < mutation_rate <= 1` must hold, but got 0.0"),
-        (RandomSearch, {"samples": 0}, "samples must be at least 1, but got 0"),
-        (Greedy, {"step": 0.0}, "`0 < step < 1` must hold, but got 0.0"),
-        (Greedy, {"step": 1.0}, "`0 < step < 1` must hold, but got 1.0"),
-        (Greedy, {"exchanges": -1}, "exchanges must be 0 or more, but got -1"),
+        (Evolution, {"population": 0}, "population must be a whole number of at least 1, but is 0"),
+        (Evolution, {"iterations": 0}, "iterations must be a whole number of at least 1, but is 0"),
+        (Evolution, {"num_parents": 0}, "num_parents must be a whole number of at least 1, but is 0"),
+        (Evolution, {"screened": 0}, "screened must be a whole number of at least 1, but is 0"),
+        (Evolution, {"mutation_rate": 0.0}, "mutation_rate must be a number above 0 and at most 1, but is 0.0"),
+        (RandomSearch, {"samples": 0}, "samples must be a whole number of at least 1, but is 0"),
+        (Greedy, {"step": 0.0}, "step must be a number above 0 and below 1, but is 0.0"),
+        (Greedy, {"step": 1.0}, "step must be a number above 0 and below 1, but is 1.0"),
+        (Greedy, {"exchanges": -1}, "exchanges must be a whole number of at least 0, but is -1"),
     ],
 )
 def test_wrong_options(kind, options, message):

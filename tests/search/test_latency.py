@@ -94,16 +94,17 @@ def test_inputs_get_the_batch_size_along_the_dimension_of_the_examples(batch_siz
 
 
 def test_a_model_without_values_cannot_be_measured():
-    with pytest.raises(BudgetError, match="a model with values, but this one is on the meta device; load it"):
+    with pytest.raises(BudgetError, match="the model must hold values, but its weight is on the meta device; build it"):
         measure_latency(nn.Linear(2, 2, device="meta"), torch.zeros(1, 2), LatencySettings())
 
 
 def test_all_problems_of_settings_in_one_message():
     with pytest.raises(BudgetError) as caught:
-        LatencySettings(batch_size=0, num_threads=-1, device="abacus", warmup=-2, repeats=0)
-    for part in ("batch_size must be at least 1, but is 0", "num_threads", "warmup must be at least 0", "repeats"):
+        LatencySettings(batch_size=0, num_threads=-1, warmup=-2, repeats=0)
+    for part in ("batch_size must be a whole number of at least 1, but is 0", "num_threads", "warmup", "repeats"):
         assert part in str(caught.value)
-    assert "device must be one that PyTorch can run on here, but is 'abacus'; use cpu" in str(caught.value)
+    with pytest.raises(BudgetError, match="device must be one that PyTorch can run on here, but is 'abacus'; use cpu"):
+        LatencySettings(device="abacus")
 
 
 @pytest.mark.parametrize("device", ["meta", "mps" if torch.cuda.is_available() else "cuda"])

@@ -530,14 +530,14 @@ def test_groups_that_are_kept_in_pairs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"first_share": 0.0}, "`0 < first_share <= 1` must hold, but got 0.0"),
-        ({"first_share": 1.5}, "`0 < first_share <= 1` must hold, but got 1.5"),
-        ({"min_examples": 0}, "min_examples must be at least 1, but got 0"),
-        ({"calibration_size": 0}, "calibration_size must be at least 1, but got 0"),
-        ({"max_examples": 0}, "max_examples must be at least 1, but got 0"),
-        ({"batch_size": 1}, r"batch_size must be at least 2 \(for batch norm\), but got 1"),
-        ({"drop_below": 0.0}, "drop_below must be positive, but got 0.0"),
-        ({"drop_below": float("nan")}, "drop_below must be positive, but got nan"),
+        ({"first_share": 0.0}, "first_share must be a number above 0 and at most 1, but is 0.0"),
+        ({"first_share": 1.5}, "first_share must be a number above 0 and at most 1, but is 1.5"),
+        ({"min_examples": 0}, "min_examples must be a whole number of at least 1, but is 0"),
+        ({"calibration_size": 0}, "calibration_size must be a whole number of at least 1, but is 0"),
+        ({"max_examples": 0}, "max_examples must be a whole number of at least 1, but is 0"),
+        ({"batch_size": 1}, "batch_size must be a whole number of at least 2, but is 1"),
+        ({"drop_below": 0.0}, "drop_below must be a number above 0, but is 0.0"),
+        ({"drop_below": float("nan")}, "drop_below must be a number above 0, but is nan"),
     ],
 )
 def test_wrong_options(options, message):

@@ -149,9 +149,9 @@ def test_a_space_of_one_vector():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"samples": 0}, "samples must be at least 1"),
-        ({"spread": 0.0}, "spread must be positive"),
-        ({"farthest": 0.5}, "farthest must be 1 or more, but got 0.5"),
+        ({"samples": 0}, "samples must be a whole number of at least 1"),
+        ({"spread": 0.0}, "spread must be a number above 0"),
+        ({"farthest": 0.5}, "farthest must be a number of at least 1, but is 0.5"),
     ],
 )
 def test_wrong_options(options, message):

@@ -333,12 +333,12 @@ def test_the_order_of_the_validation_set_is_no_other_data(asked, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_workers": 0}, "num_workers and num_finalists must be at least 1"),
-        ({"num_finalists": 0}, "num_workers and num_finalists must be at least 1"),
-        ({"min_usage": 1.5}, "`0 <= min_usage <= 1` must hold, but got 1.5"),
-        ({"min_usage": -0.1}, "`0 <= min_usage <= 1` must hold, but got -0.1"),
-        ({"seed": -1}, "seed must be 0 or more, but is -1"),
-        ({"band": (0.9, 0.5)}, "`0 <= low <= high <= 1` must hold for the band"),
+        ({"num_workers": 0}, "num_workers must be a whole number from 1 to 4096, but is 0"),
+        ({"num_finalists": 0}, "num_finalists must be a whole number of at least 1, but is 0"),
+        ({"min_usage": 1.5}, "min_usage must be a number from 0 to 1, but is 1.5"),
+        ({"min_usage": -0.1}, "min_usage must be a number from 0 to 1, but is -0.1"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 9223372036854775807, but is -1"),
+        ({"band": (0.9, 0.5)}, "band must be .* in rising order, but is"),
     ],
 )
 def test_wrong_options(options, message, asked):

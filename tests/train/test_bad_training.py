@@ -184,35 +184,34 @@ def test_reentrant_checkpointing_in_the_users_own_loop():
 
 
 def test_all_mistakes_of_a_config_in_one_message():
-    bad = TrainConfig(
-        epochs=0,
-        batch_size=-1,
-        random_share=1.5,
-        sandwich=-1,
-        amp="fp8",
-        clip_norm=0.0,
-        seed=-1,
-        flops_band=(0.6, 0.4),
-        full_share=1.0,
-        spread=-0.3,
-        label_smoothing=1.0,
-        num_workers=-1,
-    )
     with pytest.raises(TrainingError) as error:
-        train_supernet(supernet_of(), data(), bad, quiet=True)
+        TrainConfig(
+            epochs=0,
+            batch_size=-1,
+            random_share=1.5,
+            sandwich=-1,
+            amp="fp8",
+            clip_norm=0.0,
+            seed=-1,
+            flops_band=(0.6, 0.4),
+            full_share=1.0,
+            spread=-0.3,
+            label_smoothing=1.0,
+            num_workers=-1,
+        )
     for problem in (
-        "epochs must be positive, but is 0",
-        "batch_size must be positive, but is -1",
-        "random_share (lambda) must lie in [0, 1], but is 1.5",
-        "sandwich must be 0 or more, but is -1",
-        "amp must be bf16 or fp16, but is 'fp8'",
-        "clip_norm must be positive or None, but is 0.0",
-        "seed must be 0 or more, but is -1",
-        "full_share must be None or lie in [0, 1), but is 1.0",
-        "flops_band must be [low, high] with 0 < low <= high <= 1, 'budgets' or None, but is (0.6, 0.4)",
-        "spread must be positive, but is -0.3",
-        "label_smoothing must lie in [0, 1), but is 1.0",
-        "num_workers must be 0 or more, but is -1",
+        "epochs must be a number above 0, but is 0",
+        "batch_size must be a whole number of at least 1, but is -1",
+        "random_share must be a number from 0 to 1, but is 1.5",
+        "sandwich must be a whole number of at least 0, but is -1",
+        "amp must be 'bf16', 'fp16' or None, but is 'fp8'",
+        "clip_norm must be a number above 0 or None, but is 0.0",
+        "seed must be a whole number from 0 to 9223372036854775807, but is -1",
+        "full_share must be a number from 0 to below 1 or None, but is 1.0",
+        "in rising order, 'budgets' or None, but is (0.6, 0.4)",
+        "spread must be a number above 0, but is -0.3",
+        "label_smoothing must be a number from 0 to below 1, but is 1.0",
+        "num_workers must be a whole number from 0 to 4096, but is -1",
     ):
         assert problem in str(error.value)
 
@@ -226,9 +225,9 @@ def test_a_band_that_is_none(band):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pattern": "fixed"}, "pattern must be locally_free or bilateral, but is 'fixed'"),
-        ({"bins": "unifrm"}, "bins must be flops_sensitive or uniform, but is 'unifrm'"),
-        ({"choice": "exct"}, "choice must be race or exact, but is 'exct'"),
+        ({"pattern": "fixed"}, "pattern must be 'locally_free' or 'bilateral', but is 'fixed'"),
+        ({"bins": "unifrm"}, "bins must be 'flops_sensitive' or 'uniform', but is 'unifrm'; did you mean uniform\\?"),
+        ({"choice": "exct"}, "choice must be 'race' or 'exact', but is 'exct'; did you mean exact\\?"),
         ({"per_group": True}, "per_group draws among a group's assignments, but with r = 0 there is one; raise r"),
     ],
 )
@@ -238,7 +237,7 @@ def test_options_that_a_supernet_does_not_know_or_that_do_nothing(options, messa
 
 
 def test_fp16_needs_a_gpu():
-    with pytest.raises(TrainingError, match="amp fp16 needs a GPU; use bf16 on a CPU"):
+    with pytest.raises(TrainingError, match="amp 'fp16' needs a GPU, but the model is on the CPU; use 'bf16' there"):
         trained(supernet_of(), amp="fp16")
 
 

@@ -4,9 +4,11 @@ import argparse
 import socket
 from pathlib import Path
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from cafenet.errors import StoreError
 from cafenet.report.records import JOURNAL, study_places
+from cafenet.web_guard import WSGIApplication, guarded, is_loopback
 
 
 def add_to(commands: Any) -> None:
@@ -15,13 +17,23 @@ def add_to(commands: Any) -> None:
         "dashboard",
         help="open Optuna's dashboard on a run's scored widths",
         description="Serve Optuna's dashboard on the trials of a run, also while it searches; needs "
-        "`pip install cafenet[dashboard]`.",
+        "`pip install cafenet[dashboard]`. It has no login: whoever reaches the address can read, change and delete "
+        "trials. By default only this machine does; requests of other web sites are refused.",
         epilog="examples:\n  cafenet dashboard runs/demo\n  cafenet dashboard runs/demo --study supernet-fixed",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN_DIR", type=Path)
     parser.add_argument("--study", metavar="NAME", help="which supernet's (default: the first)")
-    parser.add_argument("--host", default="localhost", help="where to serve it (%(default)s)")
+    parser.add_argument(
+        "--host", default="localhost", help="where to serve it (%(default)s); others reach any other, without a login"
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name under which browsers may ask for it, such as a proxy's; can be repeated",
+    )
     parser.add_argument("--port", type=int, default=8080, help="(%(default)s)")
     parser.set_defaults(command_function=_dashboard)
 
@@ -45,12 +57,34 @@ def _dashboard(args: argparse.Namespace) -> None:
 
     journal = find_journal(args.run, args.study)
     try:
-        from optuna_dashboard import run_server
+        from optuna_dashboard import wsgi
     except ImportError as error:
         raise StoreError("the dashboard is an extra: pip install 'cafenet[dashboard]'") from error
     _check_port(args.host, args.port)
-    print(f"http://{args.host}:{args.port}/ shows {journal}; Ctrl-C ends it", flush=True)
-    run_server(open_storage(journal), host=args.host, port=args.port)
+    application = guarded(wsgi(open_storage(journal)), args.host, args.allow_host)
+    with _server(args.host, args.port, application) as server:
+        print(f"http://{args.host}:{args.port}/ shows {journal}; Ctrl-C ends it", flush=True)
+        if not is_loopback(args.host):
+            print("There is no login: whoever reaches this address can change and delete trials.", flush=True)
+        server.serve_forever()
+
+
+def _server(host: str, port: int, application: WSGIApplication) -> WSGIServer:
+    """A server for one user, as Optuna's own."""
+
+    class Server(WSGIServer):
+        address_family = _family(host)
+
+    return make_server(host, port, application, Server, _Quiet)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """A line for every request says nothing to anybody."""
 
 
 def _check_port(host: str, port: int) -> None:
@@ -58,7 +92,7 @@ def _check_port(host: str, port: int) -> None:
     if not 0 < port < 65536:
         raise StoreError(f"--port must lie in 1 to 65535, but is {port}")
     try:
-        socket.create_server((host, port)).close()
+        socket.create_server((host, port), family=_family(host)).close()
     except OSError as error:
         raise StoreError(
             f"{host}:{port} must be free to serve on, but: {error.strerror}; give another --port"

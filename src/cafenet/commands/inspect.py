@@ -9,7 +9,9 @@ import torch
 from rich.console import Console
 
 from cafenet.bins import flops_sensitive_bins
+from cafenet.errors import RecipeError
 from cafenet.inspection import Inspection, as_document
+from cafenet.limits import check_input_size
 from cafenet.models import default_input_size, load_model
 from cafenet.table import print_inspection
 from cafenet.trace import trace
@@ -107,6 +109,8 @@ def _min_width(text: str) -> int | float:
 
 
 def _inspect(args: argparse.Namespace) -> None:
+    if args.input is not None:
+        check_input_size(args.input, RecipeError)
     model = load_model(args.model)
     input_size = args.input or default_input_size(args.model)
     example = torch.randn(1, *input_size, generator=torch.Generator().manual_seed(0))

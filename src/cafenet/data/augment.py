@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cafenet.errors import DataError
+from cafenet.options import Count, Share, check_options
 
 NUM_DRAWS = 8  # row and column of the crop, flip, erase or not, its area, its proportions, its row and column
 
@@ -27,18 +28,15 @@ class Augmentation:
 
     resized_crop: bool = False
     """Cut out 8% to 100% of the area at proportions of 3:4 to 4:3, and scale it to the size of the input."""
-    padding: int = 0
+    padding: Count = 0
     """Add so many black pixels on all sides, then crop at random to the size before."""
     flip: bool = False
     """Mirror left and right, every other time."""
-    erasing: float = 0.0
+    erasing: Share = 0.0
     """Probability of blanking a random rectangle (random erasing)."""
 
     def __post_init__(self) -> None:
-        if self.padding < 0:
-            raise DataError(f"padding must be 0 or more, but is {self.padding}")
-        if not 0.0 <= self.erasing <= 1.0:
-            raise DataError(f"erasing is a probability and must lie in [0, 1], but is {self.erasing}")
+        check_options(self, DataError)
 
     @property
     def draws(self) -> bool:

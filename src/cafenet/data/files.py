@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from cafenet.data.datasets import ImageData
 from cafenet.errors import DataError
+from cafenet.limits import IMAGE_PIXELS
 
 CACHE_LIMIT_BYTES = 2 * 2**30
 """Decoded images are kept in memory up to this size: 14,000 of 224x224."""
@@ -61,7 +62,7 @@ def read_image(path: str | Path) -> Tensor:
     """Decode one file to RGB, uint8 (3, H, W); a file that cannot be decoded is named."""
     library = _pillow()
     try:
-        with library.open(path) as image:
+        with _opened(library, path) as image:
             pixels = np.array(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError, library.DecompressionBombError) as error:
         raise _unreadable(path, error) from error
@@ -125,10 +126,20 @@ def _sizes(files: ImageFiles, limit_bytes: int) -> list[tuple[int, int]] | None:
 def _header_size(path: str) -> tuple[int, int]:
     library = _pillow()
     try:
-        with library.open(path) as image:
+        with _opened(library, path) as image:
             return image.height, image.width
     except (OSError, SyntaxError, ValueError, library.DecompressionBombError) as error:
         raise _unreadable(path, error) from error
+
+
+def _opened(library: Any, path: str | Path) -> Any:
+    """An image whose header has been read and whose size is within the limit, ours in place of Pillow's."""
+    most = IMAGE_PIXELS.value(DataError)
+    if library.MAX_IMAGE_PIXELS is not None and most > library.MAX_IMAGE_PIXELS:
+        library.MAX_IMAGE_PIXELS = most
+    image = library.open(path)
+    IMAGE_PIXELS.check(image.width * image.height, f"the pixels of the image {path}", DataError)
+    return image
 
 
 def _file_problem(path: str) -> str | None:

@@ -77,6 +77,12 @@ class _View:
                 f"{self.data.name} must be given a size for its inputs, since its images, or the crops of them, have "
                 "various sizes; pass size=(224, 224)"
             )
+        shortest = min(self.size or (images.shape[2:] if isinstance(images, Tensor) else images.size))  # type: ignore
+        if self.augmentation.padding > shortest:
+            raise DataError(
+                f"padding must be at most the shorter side of the images, {shortest}, or crops of it are black, but is "
+                f"{self.augmentation.padding}; see data.augmentation.padding"
+            )
 
     @property
     def is_whole(self) -> bool:

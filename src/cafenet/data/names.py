@@ -7,7 +7,6 @@ A name is `fashion`, which is always there, or `KIND:PATH`:
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from cafenet.data.celeba import load_celeba
@@ -16,6 +15,8 @@ from cafenet.data.fashion import fashion_mnist
 from cafenet.data.folders import load_cifar10, load_cifar100, load_image_folder
 from cafenet.data.npz import load_npz
 from cafenet.errors import DataError
+from cafenet.limits import IMAGE_PIXELS
+from cafenet.suggestions import did_you_mean
 
 _KINDS: dict[str, Callable[..., DataSets]] = {
     "npz": load_npz,
@@ -43,9 +44,8 @@ def load_data(name: str, **options: Any) -> DataSets:
     forms = ", ".join(["fashion", *(f"{known}:PATH" for known in _KINDS)])
     if name == "fashion":
         raise DataError(f"fashion takes no options, but got {', '.join(options)}")
-    near = get_close_matches(kind, ["fashion", *_KINDS], n=1)
-    hint = f"; did you mean {near[0]}?" if near and near[0] != kind else ""
-    raise DataError(f"a data set must be one of {forms}, but got {name!r}{hint}")
+    near = "" if kind in _KINDS else did_you_mean(kind, ["fashion", *_KINDS], most=1, cutoff=0.6)
+    raise DataError(f"a data set must be one of {forms}, but got {name!r}" + (f"; {near}" if near else ""))
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -53,6 +53,8 @@ def _check_options(options: Mapping[str, Any]) -> None:
     size = options.get("size")
     if size is not None and not (_is_row(size, 2, int) and min(size) > 0):
         raise DataError(f"size must be height and width, as [64, 48], but is {_shown(size)}")
+    if size is not None:
+        IMAGE_PIXELS.check(size[0] * size[1], f"the pixels of size {_shown(size)}", DataError)
     for name in ("mean", "std"):
         if name in options and not _is_row(options[name], 3, (int, float)):
             raise DataError(f"{name} must have a number for each of 3 channels, but is {_shown(options[name])}")

@@ -5,6 +5,7 @@ A directory with `train.npz` and `test.npz`, each with the arrays `images` and `
 labels are integers (N,), or zeros and ones (N, A) for attributes; `classes`, if given, holds the names.
 """
 
+import math
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from cafenet.data.datasets import DataSets, ImageData, channel_statistics
 from cafenet.errors import DataError
+from cafenet.limits import ARRAY_BYTES
 
 _MOST_CLASSES = 10**6
 
@@ -48,18 +50,34 @@ def _read(path: Path, prefix: str) -> _Arrays:
         raise DataError(f"an npz data set must have a training and a test set, but no {path} exists")
     wanted = [prefix + "images", prefix + "labels"]
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise DataError(f"{path} must be an npz file, as numpy.savez writes it, but holds a single array")
-        with loaded as file:
+        with path.open("rb") as raw:
+            if raw.read(6) == b"\x93NUMPY":
+                raise DataError(f"{path} must be an npz file, as numpy.savez writes it, but holds a single array")
+        with np.load(path, allow_pickle=False) as file:
             missing = [name for name in wanted if name not in file.files]
             if missing:
                 found = ", ".join(file.files) or "nothing"
                 raise DataError(f"{path} must hold the arrays {' and '.join(wanted)}, but holds {found}")
             names = [*wanted, *(name for name in ("classes",) if name in file.files)]
+            for name in names:
+                _check_header(path, name)
             return {name.removeprefix(prefix): file[name] for name in names}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} must be an npz file of plain arrays, but cannot be read: {error}") from error
+
+
+def _check_header(path: Path, name: str) -> None:
+    """What an array's header claims must be what the file holds, and within the limit, before room is made for it."""
+    with zipfile.ZipFile(path) as archive:
+        entry = next(each for each in archive.infolist() if each.filename in (name, f"{name}.npy"))
+        with archive.open(entry) as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(file)
+    claimed = math.prod(shape) * dtype.itemsize
+    ARRAY_BYTES.check(max(claimed, entry.file_size), f"the bytes of {name} in {path}", DataError)
+    if not dtype.hasobject and claimed > entry.file_size:
+        raise ValueError(f"{name} claims {claimed:,} bytes of shape {list(shape)}, but has {entry.file_size:,}")
 
 
 def _images(arrays: _Arrays, path: Path) -> Tensor:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from cafenet.detection.detectors import DetectorConfig
+from cafenet.detection.errors import DetectionError
 from cafenet.detection.training import DetectionTraining
+from cafenet.options import Count, Range, Seed, check_options
 from cafenet.recipes import load_tree, recipe_text, shipped_recipes
 
 SHIPPED = "recipes_detect"
@@ -23,6 +25,9 @@ class BackboneFile:
     """What its factory takes: num_classes, width, weights, ..."""
     weights: str | None = None
     """A slim model of cafenet.save that was cut from it; without one the network is taken as it is built."""
+
+    def __post_init__(self) -> None:
+        check_options(self, DetectionError)
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,9 @@ class BackbonesConfig:
     pretraining: str = ""
     """What all of them learned before, in words for the table; by default the run's description."""
 
+    def __post_init__(self) -> None:
+        check_options(self, DetectionError)
+
 
 @dataclass(frozen=True)
 class DetectionData:
@@ -54,12 +62,15 @@ class DetectionData:
     """A JSON of its own for testing; without one a share of `train` is held out."""
     test_images: str | None = None
     """The folder of `test`; by default the same."""
-    test_share: float = 0.2
-    split_seed: int = 0
+    test_share: Annotated[float, Range(0, 1, is_open="both")] = 0.2
+    split_seed: Seed = 0
     bad_boxes: Literal["error", "drop"] = "error"
     """What happens to boxes of zero size or outside their image; dropped ones are counted."""
     flip: bool = True
     """Mirror left and right, every other time."""
+
+    def __post_init__(self) -> None:
+        check_options(self, DetectionError)
 
 
 @dataclass(frozen=True)
@@ -70,13 +81,16 @@ class DetectionReference:
     mAP: str
     source: str = ""
 
+    def __post_init__(self) -> None:
+        check_options(self, DetectionError)
+
 
 @dataclass(frozen=True)
 class DetectionRecipe:
     """Backbones compared under one framework: trained alike, evaluated once after the last epoch."""
 
     description: str = ""
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[Seed, ...] = (0,)
     """One training for each; a run's backbone of the same seed is taken where there is one, else its first."""
     backbones: BackbonesConfig = field(default_factory=BackbonesConfig)
     data: DetectionData = field(default_factory=DetectionData)
@@ -84,10 +98,13 @@ class DetectionRecipe:
     train: DetectionTraining = field(default_factory=DetectionTraining)
     device: str = "auto"
     """Where detectors are trained: cpu, cuda or cuda:1; auto is a GPU where there is one."""
-    samples: int = 4
+    samples: Count = 4
     """Test images that the report shows with what was found in them."""
     reference: list[DetectionReference] = field(default_factory=list)
     """Published rows of the same experiment."""
+
+    def __post_init__(self) -> None:
+        check_options(self, DetectionError)
 
     @property
     def seed(self) -> int:

@@ -14,6 +14,7 @@ from cafenet.counting import ProductCounter
 from cafenet.detection.backbone import Pyramid, TopLevels, feature_pyramid
 from cafenet.detection.errors import DetectionError
 from cafenet.detection.ops import working_ops
+from cafenet.options import Positive, PositiveInt, Share, check_options
 
 Target = dict[str, Tensor]
 """boxes (N, 4) as x1, y1, x2, y2 in pixels, and labels (N,) from 1 on; of predictions, scores (N,) too."""
@@ -26,42 +27,45 @@ class DetectorConfig:
     """The framework around a backbone; the defaults are torchvision's, for images of about 800x1333."""
 
     framework: Literal["faster_rcnn", "retinanet"] = "faster_rcnn"
-    strides: tuple[int, ...] | None = None
+    strides: tuple[PositiveInt, ...] | None = None
     """Maps of the backbone that the FPN takes; by default 4 to 32 for Faster R-CNN, 8 to 32 for RetinaNet."""
     extra_levels: bool = True
     """Coarser maps on top: one for Faster R-CNN's proposals, two for RetinaNet. Small images need none."""
-    fpn_channels: int = 256
-    head_depth: int = 4
+    fpn_channels: PositiveInt = 256
+    head_depth: PositiveInt = 4
     """Convolutions before RetinaNet's two outputs."""
-    head_width: int = 1024
+    head_width: PositiveInt = 1024
     """Of the two linear layers of Faster R-CNN's box head."""
     group_norm: bool = False
     """Normalise the FPN and RetinaNet's heads in groups of 16 channels; helps where the pretraining is weak."""
     frozen_norms: bool = True
     """Batch norms of the backbone keep what the pretraining left in them (few images a batch tell too little)."""
-    min_size: int = 800
+    min_size: PositiveInt = 800
     """Images are scaled so that their shorter side has so many pixels ..."""
-    max_size: int = 1333
+    max_size: PositiveInt = 1333
     """... and the longer one at most so many."""
     image_mean: tuple[float, ...] = _IMAGENET_MEAN
     """Of the pretraining's images, for pixels between 0 and 1."""
-    image_std: tuple[float, ...] = _IMAGENET_STD
-    anchor_scale: float | None = None
+    image_std: tuple[Positive, ...] = _IMAGENET_STD
+    anchor_scale: Positive | None = None
     """Side of the smallest anchor, in strides of its map; by default 8 for Faster R-CNN, 4 for RetinaNet."""
-    anchor_octaves: int | None = None
+    anchor_octaves: PositiveInt | None = None
     """Sizes a map, up to the next one's; by default 1 for Faster R-CNN, 3 for RetinaNet."""
-    anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
+    anchor_ratios: tuple[Positive, ...] = (0.5, 1.0, 2.0)
     """Height over width."""
-    proposals: int = 2000
+    proposals: PositiveInt = 2000
     """Of Faster R-CNN's first stage in training, for each map before and for all after suppression; half as many
     in use."""
-    regions: int = 512
+    regions: PositiveInt = 512
     """Proposals of an image that Faster R-CNN's second stage learns from."""
-    roi_canonical_size: int = 224
+    roi_canonical_size: PositiveInt = 224
     """Side of a region that is read from the map of stride 16; twice as large goes one map up."""
-    detections: int = 100
+    detections: PositiveInt = 100
     """Most boxes an image."""
-    score_threshold: float = 0.05
+    score_threshold: Share = 0.05
+
+    def __post_init__(self) -> None:
+        check_options(self, DetectionError)
 
     @property
     def taken_strides(self) -> tuple[int, ...]:

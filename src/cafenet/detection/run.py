@@ -21,7 +21,7 @@ from cafenet.detection.pictures import Pictures, Scaling
 from cafenet.detection.results import COLUMNS, DetectorRow, as_document
 from cafenet.detection.samples import write_samples
 from cafenet.detection.sources import Backbone, find_backbones
-from cafenet.detection.training import check_training, train_detector
+from cafenet.detection.training import train_detector
 from cafenet.distributed import processes
 from cafenet.feed import Feed
 from cafenet.runs.directory import RunDirectory
@@ -102,7 +102,6 @@ class _Workload:
         if recipe.samples < 0:
             raise DetectionError(f"samples must be 0 or more, but is {recipe.samples}")
         check_detector(recipe.detector)
-        check_training(recipe.train)
         require_pycocotools()
 
     def check(self) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from cafenet.checkpoint import restoring
 from cafenet.detection.detectors import Detector
 from cafenet.detection.pictures import Pictures, loader
 from cafenet.distributed import processes
@@ -21,7 +22,8 @@ from cafenet.errors import TrainingError
 from cafenet.feed import Feed
 from cafenet.journal import Journal
 from cafenet.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
-from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
+from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
+from cafenet.options import NumProcesses, Positive, PositiveInt, Seed, check_options
 
 PAPER_BATCH = 256
 """Images a step that the paper's rate belongs to."""
@@ -31,43 +33,29 @@ PAPER_BATCH = 256
 class DetectionTraining:
     """How detectors are trained, all alike."""
 
-    epochs: float = 12
-    batch_size: int = 16
+    epochs: Positive = 12
+    batch_size: PositiveInt = 16
     """Images per micro-batch and process."""
-    accumulate: int = 1
+    accumulate: PositiveInt = 1
     """Micro-batches per step and process."""
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(lr=0.08))
     """The rate is that of 256 images a step; see scale_lr."""
     scale_lr: bool = True
     """Multiply the rate by the images a step over 256: 16 images train at 0.005 where 256 train at 0.08 (ours)."""
     schedule: ScheduleConfig = field(default_factory=lambda: ScheduleConfig(name="step", milestones=(8, 11)))
-    clip_norm: float | None = None
+    clip_norm: Positive | None = None
     """Largest norm of all gradients together."""
     channels_last: bool = False
     """Depthwise convolutions take half the time on a CPU."""
-    num_workers: int = 0
+    num_workers: NumProcesses = 0
     """Processes that prepare images."""
-    seed: int = 0
-    checkpoint_every: int = 200
+    seed: Seed = 0
+    checkpoint_every: PositiveInt = 200
     """Steps between checkpoints; one more is written at the end, on Ctrl-C and on SIGTERM."""
-    log_every: int = 10
+    log_every: PositiveInt = 10
 
-
-def check_training(config: DetectionTraining) -> None:
-    """All mistakes of a config in one message, before any work."""
-    problems = [
-        f"{name} must be positive, but is {getattr(config, name)}"
-        for name in ("epochs", "batch_size", "accumulate", "checkpoint_every", "log_every")
-        if not getattr(config, name) > 0
-    ]
-    if config.clip_norm is not None and not config.clip_norm > 0:
-        problems.append(f"clip_norm must be positive or None, but is {config.clip_norm}")
-    if config.num_workers < 0:
-        problems.append(f"num_workers must be 0 or more, but is {config.num_workers}")
-    if problems:
-        raise TrainingError("; ".join(problems))
-    check_schedule(config.schedule)
-    build_optimizer(config.optimizer, [torch.zeros(1, requires_grad=True)])
+    def __post_init__(self) -> None:
+        check_options(self, TrainingError)
 
 
 def train_detector(
@@ -85,7 +73,6 @@ def train_detector(
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
     config = DetectionTraining() if config is None else config
-    check_training(config)
     trainer = _Trainer(detector, pictures, config, None if directory is None else Path(directory))
     return trainer.run(quiet, title, max_steps)
 
@@ -108,7 +95,7 @@ class _Trainer(SteppedTraining):
         )
         super().__init__(feed, team, config.epochs, config.checkpoint_every)
         self.detector, self.config, self.directory = detector, config, directory
-        self._checkpoint = None if directory is None else directory / "detector.pt"
+        self.checkpoint = None if directory is None else directory / "detector.pt"
         self.images_per_step = config.batch_size * config.accumulate * team.size
         if config.channels_last:
             detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -189,15 +176,16 @@ class _Trainer(SteppedTraining):
         }
 
     def _save(self) -> None:
-        self._keep(self._checkpoint, self._identity())
+        self._keep(self.checkpoint, self._identity())
 
     def _restore(self) -> None:
         """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
         torch.manual_seed(self.config.seed + self.team.rank)
-        saved = self._saved(self._checkpoint, self._identity())
+        saved = self._saved(self.checkpoint, self._identity())
         if saved is None:
             return
-        self.detector.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.step, self.last_loss = saved["step"], saved["last_loss"]
-        self._set_random_state(saved["rng"], self.device)
+        with restoring(self.checkpoint):
+            self._set_step(saved)
+            self.detector.load_state_dict(saved["model"])
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self._set_random_state(saved["rng"], self.device)

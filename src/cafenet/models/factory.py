@@ -4,7 +4,6 @@ All of it may fail in the user's hands, so every failure names the place and the
 """
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 from torch import nn
 
 from cafenet.errors import CafeNetError, ModelNameError
+from cafenet.suggestions import near_names
 
 # Where frames of a traceback say nothing about the user's own code: the standard library, what is installed, this file.
 _LIBRARIES = (*{sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib")}, "<frozen", __file__)
@@ -54,7 +54,7 @@ def find_factory(name: str, module: ModuleType, target: str) -> Callable[..., An
     """Return the function or class `target` of `module`."""
     if not hasattr(module, target):
         callables = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        near = difflib.get_close_matches(target, callables, n=5) or sorted(callables)[:5]
+        near = near_names(target, callables, most=5, cutoff=0.6) or sorted(callables)[:5]
         remedy = f"; it has {', '.join(near)}" if near else ""
         raise ModelNameError(f"{_file_of(module)} has no {target!r}, as {name} asks for{remedy}")
     factory = getattr(module, target)

@@ -6,7 +6,6 @@ importable module:
     torchvision:mobilenet_v2    timm:resnet50    cafenet:cifar_vgg19    path/to/net.py:build    my_package.nets:SmallNet
 """
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Iterable
@@ -20,6 +19,7 @@ from cafenet.compat import import_torchvision
 from cafenet.errors import ModelNameError
 from cafenet.models.factory import build, find_factory, import_source
 from cafenet.models.paper import PAPER_MODELS, build_paper_model
+from cafenet.suggestions import did_you_mean
 
 _FORMS = "torchvision:NAME, timm:NAME, cafenet:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
 
@@ -113,7 +113,5 @@ def _import_timm(name: str) -> ModuleType:
 
 
 def _unknown(name: str, source: str, target: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(target, known, n=5)
-    if near:
-        return f"{source} has no model {target!r}; did you mean {', '.join(f'{source}:{match}' for match in near)}?"
-    return f"{source} has no model {target!r}, nor one with a name like it"
+    near = did_you_mean(f"{source}:{target}", (f"{source}:{each}" for each in known), most=5, cutoff=0.75)
+    return f"{source} has no model {target!r}" + (f"; {near}" if near else ", nor one with a name like it")

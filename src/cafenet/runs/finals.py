@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from cafenet.atomic import write_json
-from cafenet.checkpoint import FORMAT
+from cafenet.checkpoint import FORMAT, restoring
 from cafenet.errors import RecipeError
 from cafenet.evaluate import evaluate
 from cafenet.retrain import train_model
@@ -50,10 +50,13 @@ def start_of(workload: Workload, entry: Entry, seed: int) -> nn.Module:
     """The untrained model of an entry: fresh weights of that seed, or the supernet's where the recipe says so."""
     weights = workload.build(seed)
     if workload.recipe.retrain.start == "supernet" and entry.supernet is not None:
-        content = torch.load(entry.supernet / "supernet.pt", map_location="cpu", weights_only=True)
-        assert content["format"] == FORMAT
-        weights.load_state_dict(content["model"])
-        restore_constants(weights, content)
+        path = entry.supernet / "supernet.pt"
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        with restoring(path):
+            if content["format"] != FORMAT:
+                raise ValueError(f"its format is {content['format']!r:.40}")
+            weights.load_state_dict(content["model"])
+            restore_constants(weights, content)
     return (
         workload.space.extract(channels=entry.channels, model=weights) if entry.channels else _whole(workload, weights)
     )

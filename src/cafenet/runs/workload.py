@@ -15,6 +15,7 @@ from cafenet.config import Recipe
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
 from cafenet.distributed import processes
 from cafenet.errors import DataError, RecipeError, first_line
+from cafenet.limits import check_input_size
 from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
@@ -80,12 +81,6 @@ class Workload:
             )
         if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
             problems.append(f"retrain.start supernet needs one stage, but there are {recipe.stages.num_stages}")
-        if recipe.baselines.random_widths < 0:
-            problems.append(f"baselines.random_widths must be 0 or more, but is {recipe.baselines.random_widths}")
-        if recipe.data.num_workers is not None and recipe.data.num_workers < 0:
-            problems.append(f"data.num_workers must be 0 or more, but is {recipe.data.num_workers}")
-        if recipe.data.num_train is not None and recipe.data.num_train < 1:
-            problems.append(f"data.num_train must be 1 or more, but is {recipe.data.num_train}")
         if problems:
             raise RecipeError("; ".join(problems))
 
@@ -176,7 +171,9 @@ class Workload:
         chosen = self.recipe.model.input_size or published_input_size(name)
         if chosen is None and isinstance(self._sets.train.images, Tensor):
             chosen = self._sets.train.images.shape[1:]
-        return tuple(chosen or default_input_size(name))
+        size = tuple(chosen or default_input_size(name))
+        check_input_size(size, RecipeError)
+        return size
 
     @property
     def example(self) -> Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 
 from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
+from cafenet.options import PositiveInt, PositiveShare, check_options
 from cafenet.scoring import FloatArray
 from cafenet.searching.algorithm import Proposal, Proposals, distinct
 from cafenet.searching.feasible import Feasible
@@ -20,18 +21,14 @@ class Evolution:
     scores so far finds promising; `screened=1` is the plain algorithm, which picks among them by chance.
     """
 
-    population: int = 40
-    iterations: int = 50
-    num_parents: int = 10
-    mutation_rate: float = 0.1
-    screened: int = 10
+    population: PositiveInt = 40
+    iterations: PositiveInt = 50
+    num_parents: PositiveInt = 10
+    mutation_rate: PositiveShare = 0.1
+    screened: PositiveInt = 10
 
     def __post_init__(self) -> None:
-        for name in ("population", "iterations", "num_parents", "screened"):
-            if getattr(self, name) < 1:
-                raise ScoringError(f"{name} must be at least 1, but got {getattr(self, name)}")
-        if not 0 < self.mutation_rate <= 1:
-            raise ScoringError(f"`0 < mutation_rate <= 1` must hold, but got {self.mutation_rate}")
+        check_options(self, ScoringError)
 
     @property
     def name(self) -> str:

@@ -1,11 +1,13 @@
 """Greedy search (AutoSlim's): shrink the group that hurts least, again and again, and note every budget passed."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
+from cafenet.options import Count, Range, check_options
 from cafenet.searching.algorithm import Proposal, Proposals
 from cafenet.searching.feasible import Feasible
 
@@ -17,14 +19,11 @@ class Greedy:
     At the budget, exchanges (bins from one group to another) are tried while they help, at most `exchanges` times.
     """
 
-    step: float = 0.02
-    exchanges: int = 5
+    step: Annotated[float, Range(0, 1, is_open="both")] = 0.02
+    exchanges: Count = 5
 
     def __post_init__(self) -> None:
-        if not 0 < self.step < 1:
-            raise ScoringError(f"`0 < step < 1` must hold, but got {self.step}")
-        if self.exchanges < 0:
-            raise ScoringError(f"exchanges must be 0 or more, but got {self.exchanges}")
+        check_options(self, ScoringError)
 
     @property
     def name(self) -> str:

@@ -11,38 +11,32 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
-from cafenet.calling import call_arguments, copy_of, named_tensors
+from cafenet.calling import call_arguments, copy_of, expect_values
 from cafenet.errors import BudgetError
+from cafenet.options import Count, PositiveInt, check_options
 
 
 @dataclass(frozen=True)
 class LatencySettings:
     """How a latency is measured."""
 
-    batch_size: int = 1
-    num_threads: int = 1
+    batch_size: PositiveInt = 1
+    num_threads: PositiveInt = 1
     """Threads inside PyTorch's operators on a CPU."""
     device: str = "cpu"
-    warmup: int = 3
+    warmup: Count = 3
     """Runs before the first one that counts."""
-    repeats: int = 15
+    repeats: PositiveInt = 15
     """Runs that the median is taken of."""
 
     def __post_init__(self) -> None:
-        least = {"batch_size": 1, "num_threads": 1, "warmup": 0, "repeats": 1}
-        problems = [
-            f"{name} must be at least {low}, but is {getattr(self, name)}"
-            for name, low in least.items()
-            if getattr(self, name) < low
-        ]
+        check_options(self, BudgetError)
         try:
             usable = torch.empty(0, device=self.device).device.type != "meta"
         except (RuntimeError, AssertionError, NotImplementedError):  # unknown, not compiled in, not there
             usable = False
         if not usable:
-            problems.append(f"device must be one that PyTorch can run on here, but is {self.device!r}; use cpu")
-        if problems:
-            raise BudgetError("; ".join(problems))
+            raise BudgetError(f"device must be one that PyTorch can run on here, but is {self.device!r}; use cpu")
 
 
 def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencySettings) -> float:
@@ -51,8 +45,7 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencySett
     Runs a copy, so the model is left as it was. The batch is the first dimension of the first tensor in
     `example_inputs`; every tensor of that length is cut or repeated to `settings.batch_size` examples.
     """
-    if any(tensor.is_meta for tensor in named_tensors(model).values()):
-        raise BudgetError("latency needs a model with values, but this one is on the meta device; load it on the CPU")
+    expect_values(model, BudgetError)
     device, times = torch.device(settings.device), []
     with (
         _threads(settings.num_threads),

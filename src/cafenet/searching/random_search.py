@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cafenet.errors import ScoringError
+from cafenet.options import PositiveInt, check_options
 from cafenet.searching.algorithm import Proposal, Proposals, distinct
 from cafenet.searching.feasible import Feasible
 
@@ -15,11 +16,10 @@ _BATCH = 40
 class RandomSearch:
     """Score `samples` distinct widths in the band under the budget; the paper takes 2,000."""
 
-    samples: int = 2000
+    samples: PositiveInt = 2000
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ScoringError(f"samples must be at least 1, but got {self.samples}")
+        check_options(self, ScoringError)
 
     @property
     def name(self) -> str:

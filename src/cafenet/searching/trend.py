@@ -12,11 +12,13 @@ no sign against a width, since a supernet that is trained on balanced widths ser
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
 from cafenet.bins import IntArray, balanced_rows
 from cafenet.errors import ScoringError
+from cafenet.options import Positive, PositiveInt, Range, check_options
 from cafenet.scoring import FloatArray
 from cafenet.searching.algorithm import Proposal, SettledProposals, distinct
 from cafenet.searching.feasible import Feasible
@@ -38,19 +40,14 @@ _CLIFF = 3.0
 class Trend:
     """Score `samples` widths about the budget, their shares `spread` apart, and take the best width of their trend."""
 
-    samples: int = 300
+    samples: PositiveInt = 300
     """In all stages together."""
-    spread: float = 0.3
-    farthest: float = 4.0
+    spread: Positive = 0.3
+    farthest: Annotated[float, Range(1)] = 4.0
     """How many times narrower or wider than in uniform widths a group may become, about, in all stages together."""
 
     def __post_init__(self) -> None:
-        if not self.farthest >= 1:
-            raise ScoringError(f"farthest must be 1 or more, but got {self.farthest}")
-        if self.samples < 1:
-            raise ScoringError(f"samples must be at least 1, but got {self.samples}")
-        if not self.spread > 0:
-            raise ScoringError(f"spread must be positive, but got {self.spread}")
+        check_options(self, ScoringError)
 
     def of_stages(self, num_stages: int) -> "Trend":
         """What each of some stages does: two of them score 150 widths each and go twice from uniform ones."""

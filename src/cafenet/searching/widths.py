@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from cafenet.importance import constants
 from cafenet.interrupts import graceful_stop
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
+from cafenet.options import PositiveInt, Range, Rising, Seed, Share, check_arguments, check_options
 from cafenet.plain import plain_numbers
 from cafenet.scoring import FloatArray, Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm, Settle
@@ -42,23 +43,18 @@ from cafenet.supernet import LossFunction, Supernet
 class SearchConfig:
     """How a search goes about."""
 
-    band: tuple[float, float] = (0.95, 1.0)
+    band: Annotated[tuple[Share, Share], Rising()] = (0.95, 1.0)
     """Share of the budget that widths proposed by evolution and random search use; trend chooses its own."""
-    min_usage: float = 0.99
+    min_usage: Share = 0.99
     """Share of the budget that the result uses at least, where any width can."""
-    num_finalists: int = 5
+    num_finalists: PositiveInt = 5
     """Best widths that are filled up and scored exactly at the end; of what trend settles on, one after the other."""
-    seed: int = 0
-    num_workers: int = 1
+    seed: Seed = 0
+    num_workers: Annotated[int, Range(1, 4096)] = 1
     """Processes on this machine, which divide its threads."""
 
     def __post_init__(self) -> None:
-        if self.num_workers < 1 or self.num_finalists < 1:
-            raise BudgetError(f"num_workers and num_finalists must be at least 1, but got {self}")
-        if self.seed < 0:
-            raise BudgetError(f"seed must be 0 or more, but is {self.seed}")
-        if not 0 <= self.min_usage <= 1:
-            raise BudgetError(f"`0 <= min_usage <= 1` must hold, but got {self.min_usage}")
+        check_options(self, BudgetError)
 
 
 def search_widths(
@@ -84,6 +80,12 @@ def search_widths(
     storage: a journal file or an Optuna storage URL; a second call with the same one continues, and calls at the same
     time on a URL share the work. Without it, scores are kept for this call only.
     """
+    check_arguments(
+        BudgetError,
+        config=(config, SearchConfig | None),
+        scoring=(scoring, ScoringConfig | None),
+        latency=(latency, LatencySettings | None),
+    )
     scorer = Scorer(supernet, train, validation, metric=metric, loss=loss, config=plain_numbers(scoring))
     settings = plain_numbers(config) or SearchConfig()
     search = WidthSearch(scorer, algorithm or Trend(), settings, latency or LatencySettings())

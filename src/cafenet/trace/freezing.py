@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import numpy as np
 from torch import nn
 
 from cafenet.errors import TraceError
+from cafenet.suggestions import did_you_mean
 from cafenet.trace.atoms import AtomArray, Atoms
 
 WHOLE_MODULES: dict[type[nn.Module], str] = {
@@ -39,10 +39,10 @@ def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) ->
     layers = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
     for pattern in patterns:
         if not any(fnmatchcase(layer, pattern) for layer in layers):
-            near = get_close_matches(pattern, sorted(layers), n=3, cutoff=0.4)
+            near = did_you_mean(pattern, sorted(layers), cutoff=0.4)
             raise TraceError(
                 f"freeze patterns must match a module or parameter, but {pattern!r} matches none"
-                + (f"; did you mean {', '.join(near)}?" if near else "")
+                + (f"; {near}" if near else "")
             )
     component = atoms.components()
     creators = _creators(atoms, component)

@@ -1,0 +1,24 @@
+"""Directories that a user names: refused at once where nothing can be written into them."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from cafenet.errors import CafeNetError, first_line
+
+
+def usable_directory(directory: str | os.PathLike[str], error: type[CafeNetError]) -> Path:
+    """The directory as a path, made where it is missing; a file is written into it and removed to see that it works."""
+    try:
+        path = Path(directory)
+        if not os.fspath(directory):
+            raise ValueError("its name is empty")
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except (OSError, ValueError, TypeError) as problem:
+        reason = (problem.strerror if isinstance(problem, OSError) else None) or first_line(problem)
+        raise error(
+            f"directory must be one that files can be written into, but {str(directory)[:80]!r} is not: {reason}; give "
+            "another one"
+        ) from problem
+    return path
