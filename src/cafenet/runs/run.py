@@ -1,11 +1,10 @@
 """Algorithm 1 of the paper from start to end, in steps that can each be stopped and continued."""
 
 import logging
-import shutil
 from pathlib import Path
 from typing import Literal
 
-from cafenet.atomic import write_json
+from cafenet.atomic import copy_directory, write_json
 from cafenet.calling import RECORD
 from cafenet.config import Recipe
 from cafenet.description import describe_space
@@ -97,10 +96,7 @@ def _train(workload: Workload, directory: Path) -> None:
 def _copy_once(source: Path, target: Path) -> None:
     """The full network that one supernet began with, for another that begins with the same."""
     if processes().is_first and source.exists() and not target.exists():
-        temporary = target.with_name(f"{target.name}.tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(source, temporary)
-        temporary.rename(target)
+        copy_directory(source, target)
 
 
 def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
