@@ -2,6 +2,10 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from cafenet.interrupts import guard_command
+
+guard_command()  # before the imports that take seconds
+
 from cafenet.api import Found, search
 from cafenet.assignment import Bilateral, LocallyFree
 from cafenet.bins import Bins, flops_sensitive_bins, uniform_bins

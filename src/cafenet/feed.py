@@ -22,7 +22,7 @@ from torch.utils.data import (
 )
 
 from cafenet.errors import TrainingError
-from cafenet.interrupts import outlive_first_stop
+from cafenet.interrupts import worker_start
 
 
 @runtime_checkable
@@ -81,7 +81,7 @@ class Feed:
             batch_size=None,
             sampler=chunks,
             num_workers=self._num_workers,
-            worker_init_fn=outlive_first_stop,
+            worker_init_fn=worker_start(),
             generator=torch.Generator().manual_seed(self._seed),
         )
         micro = iter(loader)

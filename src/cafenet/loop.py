@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from cafenet.checkpoint import read_checkpoint, write_checkpoint
 from cafenet.distributed import Processes
 from cafenet.feed import Feed
-from cafenet.interrupts import graceful_stop
+from cafenet.interrupts import Stopped, graceful_stop
 from cafenet.journal import Journal
 
 WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
@@ -97,7 +97,7 @@ class SteppedTraining(ABC):
         finally:
             journal.close()
         if stopped:
-            raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")
+            raise Stopped(f"stopped by {stopped[0]} after step {self.step}; start again to continue", stopped[0])
         return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
 
     def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:

@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from cafenet.commands.paths import some_path
 from cafenet.errors import StoreError
 from cafenet.report.records import JOURNAL, study_places
 
@@ -19,7 +20,7 @@ def add_to(commands: Any) -> None:
         epilog="examples:\n  cafenet dashboard runs/demo\n  cafenet dashboard runs/demo --study supernet-fixed",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path)
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
     parser.add_argument("--study", metavar="NAME", help="which supernet's (default: the first)")
     parser.add_argument("--host", default="localhost", help="where to serve it (%(default)s)")
     parser.add_argument("--port", type=int, default=8080, help="(%(default)s)")

@@ -1,9 +1,9 @@
 """`cafenet export`: a final model of a run as a file for deployment."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from cafenet.commands.paths import some_path
 from cafenet.errors import RecipeError
 from cafenet.export import FORMATS, export_model
 from cafenet.recipes import load_recipe
@@ -22,8 +22,8 @@ def add_to(commands: Any) -> None:
         epilog="example:\n  cafenet export runs/demo --method Uniform --format onnx model.onnx",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path)
-    parser.add_argument("file", metavar="FILE", type=Path, help="where to write; the format follows its ending")
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
+    parser.add_argument("file", metavar="FILE", type=some_path, help="where to write; the format follows its ending")
     parser.add_argument("--method", help="a method of the run's table (default: the first search of the run)")
     parser.add_argument("--budget", help="one of the run's budgets (default: the first)")
     parser.add_argument("--seed", type=int, help="one of the run's seeds (default: the first)")

@@ -2,9 +2,9 @@
 
 import argparse
 import webbrowser
-from pathlib import Path
 from typing import Any
 
+from cafenet.commands.paths import some_path
 from cafenet.errors import RecipeError
 
 
@@ -17,9 +17,9 @@ def add_to(commands: Any) -> None:
         epilog="examples:\n  cafenet report runs/demo --open\n  cafenet report runs/demo --figures figures/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path)
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument("--figures", type=Path, metavar="DIR", help="also save every figure as SVG and PNG")
+    parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG and PNG")
     parser.set_defaults(command_function=_report)
 
 
