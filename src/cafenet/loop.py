@@ -15,6 +15,7 @@ from cafenet.distributed import Processes
 from cafenet.feed import Feed
 from cafenet.interrupts import Stopped, graceful_stop
 from cafenet.journal import Journal
+from cafenet.run_files import gone
 
 WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
 """Options that a resumed run may change: what is learned does not depend on them."""
@@ -74,6 +75,8 @@ class SteppedTraining(ABC):
             return
         state = self._state()  # asks every process
         if self.team.is_first:
+            if not checkpoint.parent.is_dir():  # it was made for the log
+                raise gone(checkpoint.parent)
             write_checkpoint(checkpoint, {"identity": identity, **state})
         self.team.barrier()
 

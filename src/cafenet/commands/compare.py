@@ -49,7 +49,7 @@ def _compare(args: argparse.Namespace) -> None:
         console.print(settings_table(comparison))
     console.print(comparison_table(comparison))
     for run in comparison.runs:
-        for line in run.missing():
+        for line in (*run.problems, *run.missing()):
             console.print(f"{run.name}: {line}")
     for line in sentences(comparison):
         console.print(line)

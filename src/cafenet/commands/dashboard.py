@@ -7,7 +7,8 @@ from typing import Any
 
 from cafenet.commands.paths import some_path
 from cafenet.errors import StoreError
-from cafenet.report.records import JOURNAL, study_places
+from cafenet.report.records import study_places
+from cafenet.run_files import JOURNAL
 
 
 def add_to(commands: Any) -> None:

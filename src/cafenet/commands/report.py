@@ -1,6 +1,7 @@
 """`cafenet report`: the page of a run, made anew."""
 
 import argparse
+import sys
 import webbrowser
 from typing import Any
 
@@ -30,6 +31,8 @@ def _report(args: argparse.Namespace) -> None:
     from cafenet.report.records import read_run
 
     run = read_run(args.run)
+    for line in run.problems:
+        print(f"warning: {line}", file=sys.stderr)
     if run.is_detection and args.figures is not None:
         raise RecipeError("--figures is for runs of `cafenet run`, but this is one of `cafenet detect`")
     if run.is_detection:

@@ -22,6 +22,7 @@ from cafenet.feed import Feed
 from cafenet.journal import Journal
 from cafenet.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
 from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, check_schedule, learning_rate
+from cafenet.run_files import DETECTOR_CHECKPOINT
 
 PAPER_BATCH = 256
 """Images a step that the paper's rate belongs to."""
@@ -108,7 +109,7 @@ class _Trainer(SteppedTraining):
         )
         super().__init__(feed, team, config.epochs, config.checkpoint_every)
         self.detector, self.config, self.directory = detector, config, directory
-        self._checkpoint = None if directory is None else directory / "detector.pt"
+        self._checkpoint = None if directory is None else directory / DETECTOR_CHECKPOINT
         self.images_per_step = config.batch_size * config.accumulate * team.size
         if config.channels_last:
             detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -10,6 +10,7 @@ from cafenet.config import Recipe
 from cafenet.description import describe_space
 from cafenet.distributed import processes
 from cafenet.extract import SlimRecord
+from cafenet.run_files import RESULTS, SPACE
 from cafenet.runs.directory import RunDirectory
 from cafenet.runs.entries import Entry, baseline_entries, searched_entries, write_entries
 from cafenet.runs.finals import final_model, load_final
@@ -38,7 +39,7 @@ def run_recipe(
     workload.keep_latencies()
     bins = build_bins(workload.space, recipe.supernet)
     attributes = workload.test.classes if workload.test.is_multi_label else None
-    write_json(directory / "space.json", describe_space(workload.space, bins, attributes))
+    write_json(directory / SPACE.name, describe_space(workload.space, bins, attributes))
     _say_what(workload)
     with place.timed("train"):
         _train(workload, directory)
@@ -60,7 +61,7 @@ def run_recipe(
         return []
     with place.timed("evaluate"):
         rows = [_row(workload, entry, directory) for entry in entries]
-        write_json(directory / "results.json", as_document(rows, recipe.reference))
+        write_json(directory / RESULTS.name, as_document(rows, recipe.reference))
     place.finish()
     return rows
 

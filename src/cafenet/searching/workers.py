@@ -18,6 +18,7 @@ from cafenet import parent
 from cafenet.atomic import write_torch
 from cafenet.errors import ModelNameError, StoreError
 from cafenet.models.factory import import_source, imported_files
+from cafenet.run_files import JOURNAL
 from cafenet.searching.budget import Budget
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def shared_storage(storage: str | Path | None, num_workers: int) -> Iterator[str
         yield storage
         return
     with tempfile.TemporaryDirectory() as directory:
-        yield Path(directory) / "trials.journal"
+        yield Path(directory) / JOURNAL
 
 
 @contextmanager
