@@ -6,7 +6,7 @@ from typing import Any
 
 import optuna
 
-from cafenet.errors import RecipeError, StoreError
+from cafenet.errors import RecipeError, RunFileError, StoreError
 from cafenet.run_files import (
     DETECTION_RESULTS,
     ENTRIES,
@@ -120,6 +120,8 @@ def read_run(path: Path) -> RunRecord:
         )
     problems: list[str] = []
     recipe = _recipe(path, problems)
+    if problems and not any((path / file.name).is_file() for file in (MANIFEST, ENTRIES, RESULTS, SPACE)):
+        raise RunFileError(problems[0])  # nothing is left, or it is no run at all
     return RunRecord(
         path=path,
         recipe=recipe,

@@ -83,6 +83,12 @@ class RunDirectory:
                 raise RecipeError(f"{self.path} holds what cafenet.search found, no run; give another --output")
             return
         now = as_document(recipe)
+        missing = [key for key in now if key not in before]
+        if missing:  # a cut-off YAML file is often one, too
+            raise RunFileError(
+                f"{self.path / RECIPE.name} must hold {RECIPE.holds}, but it has no {', '.join(missing)}; "
+                f"{RECIPE.remedy}"
+            )
         for document in (before, now):
             for key in WITHOUT_EFFECT:
                 document.pop(key, None)
