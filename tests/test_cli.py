@@ -209,3 +209,30 @@ def test_a_reader_that_has_gone(net: str):
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 141
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "demo", "--output", "PATH"],
+        ["train", "demo", "--output", "PATH"],
+        ["detect", "bccd-faster-rcnn", "--output", "PATH"],
+        ["report", "PATH"],
+        ["report", ".", "--figures", "PATH"],
+        ["compare", "a", "PATH"],
+        ["compare", "a", "b", "--output", "PATH"],
+        ["export", "PATH", "x.pt"],
+        ["export", "run", "PATH"],
+        ["dashboard", "PATH"],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_the_current_directory(arguments, empty, tmp_path, monkeypatch, capsys):
+    """As `--output "$RUN"` with a variable that is not set."""
+    monkeypatch.chdir(tmp_path)
+    assert main([empty if each == "PATH" else each for each in arguments]) == 2
+    assert capsys.readouterr().err == (
+        f"error: a path must name a file or directory, but got {empty!r}; write . for the current directory\n"
+    )
+    assert list(tmp_path.iterdir()) == []

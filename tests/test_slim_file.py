@@ -2,6 +2,7 @@
 
 import zipfile
 from pathlib import Path
+from typing import IO
 
 import pytest
 import torch
@@ -417,8 +418,8 @@ def test_failed_write_leaves_the_old_file(slim: nn.Module, path: Path, monkeypat
     """The disk runs full in the middle of the new file."""
     before = path.read_bytes()
 
-    def full_disk(content: object, target: Path) -> None:
-        Path(target).write_bytes(b"half of it")
+    def full_disk(content: object, target: IO[bytes]) -> None:
+        target.write(b"half of it")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full_disk)

@@ -2,6 +2,10 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from cafenet.interrupts import guard_command
+
+guard_command()  # before the imports that take seconds
+
 from cafenet.api import Found, search
 from cafenet.assignment import Bilateral, LocallyFree
 from cafenet.bins import Bins, flops_sensitive_bins, uniform_bins
@@ -16,6 +20,7 @@ from cafenet.errors import (
     ExportError,
     ModelNameError,
     RecipeError,
+    RunFileError,
     ScoringError,
     SlimFileError,
     StoreError,
@@ -78,6 +83,7 @@ __all__ = [
     "Race",
     "RandomSearch",
     "RecipeError",
+    "RunFileError",
     "ScheduleConfig",
     "ScoringConfig",
     "ScoringError",

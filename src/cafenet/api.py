@@ -26,6 +26,7 @@ from cafenet.options import check_arguments
 from cafenet.plain import plain_numbers
 from cafenet.recalibration import recalibrate_model
 from cafenet.retrain import check_plain_training, initialised, train_model
+from cafenet.run_files import ENTRIES, RECIPE, SEARCH, SPACE, read_if_there
 from cafenet.scoring import ScoringConfig
 from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budget
@@ -139,7 +140,7 @@ def search(
         quiet=quiet,
     )
     space = trace(model, example_inputs, freeze=freeze)
-    before = None if directory is None else latencies_before(Path(directory), str(budget).strip(), job.latency)
+    before = None if directory is None else latencies_before(Path(directory), str(budget).strip(), space, job.latency)
 
     @cache
     def measure() -> float:
@@ -160,11 +161,11 @@ def search(
     if before is None:
         _check_latency(job, space, parsed, example_inputs)
     with _place(directory) as place:
-        if not (place / "search.json").exists():  # else once the checkpoint has not refused the options
+        if not (place / SEARCH.name).exists():  # else once the checkpoint has not refused the options
             _describe(model, space, job, budget, stages, place)
         found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
         _describe(model, space, job, budget, stages, place)
-        write_json(place / "entries.json", [_entry(found)])
+        write_json(place / ENTRIES.name, [_entry(found)])
         slim = found.slim
         if retrain is None or start == "supernet":
             num_examples, device = job.scoring.calibration_size, next(slim.parameters()).device
@@ -191,16 +192,14 @@ def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, stages
         "metric": metric_name(job.metric),
         "settings": {name: _plain(getattr(job, name)) for name in parts} | {"stages": _plain(stages)},
     }
-    write_json(place / "search.json", content)
-    write_json(place / "space.json", describe_space(space, build_bins(space, job.supernet)))
+    write_json(place / SEARCH.name, content)
+    write_json(place / SPACE.name, describe_space(space, build_bins(space, job.supernet)))
 
 
 def _stages_before(directory: str | Path | None) -> StagesConfig | None:
     """The stages of the search that a directory holds."""
-    note = None if directory is None else Path(directory) / "search.json"
-    if note is None or not note.exists():
-        return None
-    stages = json.loads(note.read_text())["settings"].get("stages")
+    found = None if directory is None else read_if_there(SEARCH, Path(directory))
+    stages = None if found is None else found["settings"].get("stages")
     return None if stages is None else StagesConfig(**stages)
 
 
@@ -279,7 +278,7 @@ def _check_latency(job: Job, space: WidthSpace, budget: Budget, example_inputs: 
 @contextmanager
 def _place(directory: str | Path | None) -> Iterator[Path]:
     if directory is not None:
-        if (Path(directory) / "recipe.yaml").exists():
+        if (Path(directory) / RECIPE.name).exists():
             raise TrainingError(f"{directory} holds a run of `cafenet run`, no search; give another directory")
         yield Path(directory)
         return

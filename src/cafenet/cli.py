@@ -3,13 +3,13 @@
 import argparse
 import errno
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 
 import cafenet
 from cafenet.commands import compare, dashboard, detect, export, inspect, recipes, report, run
 from cafenet.errors import CafeNetError
+from cafenet.interrupts import KEPT, Stopped, stoppable_command
 
 _EPILOG = """\
 start here:
@@ -20,10 +20,39 @@ start here:
 
 _BAD_PATHS = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SIGPIPE = 13
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, 2 after a mistake that the user can correct, 130 after Ctrl-C."""
+    """Run the command and return its exit code: 0, 2 after a mistake that the user can correct, 130 after Ctrl-C, 143
+    after SIGTERM."""
+    try:
+        with stoppable_command():
+            _run(argv)
+    except BrokenPipeError:  # whoever read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + _SIGPIPE
+    except CafeNetError as error:
+        print(f"error: {_sentence(error)}", file=sys.stderr)
+        return 2
+    except _BAD_PATHS as error:
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename} cannot be read or written: {error.strerror}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        print(f"error: the disk must have room, but: {error}; what was written before is kept", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as stop:
+        print(f"stopped: {str(stop) or KEPT}", file=sys.stderr)
+        return stop.exit_code if isinstance(stop, Stopped) else Stopped().exit_code
+    return 0
+
+
+def _run(argv: Sequence[str] | None) -> None:
+    """Read the command line and do what it says."""
     parser = argparse.ArgumentParser(
         prog="cafenet",
         description="Find how wide each layer of a PyTorch network should be, within a budget.",
@@ -41,29 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], None] = args.command_function
     if os.getcwd() not in sys.path:  # so that package.module:FACTORY finds the user's package, as with `python -m`
         sys.path.insert(0, os.getcwd())
-    try:
-        command(args)
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    except CafeNetError as error:
-        print(f"error: {_sentence(error)}", file=sys.stderr)
-        return 2
-    except _BAD_PATHS as error:
-        if error.filename is None:
-            raise
-        print(f"error: {error.filename} cannot be read or written: {error.strerror}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        print(f"error: the disk must have room, but: {error}; what was written before is kept", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as stop:
-        print(f"stopped: {str(stop) or 'what is done is kept; the same command continues'}", file=sys.stderr)
-        return 130
-    return 0
+    command(args)
+    sys.stdout.flush()
 
 
 def _sentence(error: CafeNetError) -> str:

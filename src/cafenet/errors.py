@@ -53,6 +53,10 @@ class RecipeError(CafeNetError):
     """A recipe or a flag that cannot be read, or that does not fit the run."""
 
 
+class RunFileError(CafeNetError):
+    """A file of a run directory that is damaged, missing or another run's."""
+
+
 class ExportError(CafeNetError):
     """A model that cannot be written in a format, or that differs after writing."""
 

@@ -23,7 +23,7 @@ from torch.utils.data import (
 from cafenet.bins import IntArray
 from cafenet.errors import ScoringError
 from cafenet.feed import SeededBatches, is_map_style, takes_all
-from cafenet.interrupts import outlive_first_stop
+from cafenet.interrupts import worker_start
 from cafenet.supernet import Batch, has_rows, is_texts, part_of
 from cafenet.user_code import items_of
 
@@ -129,7 +129,7 @@ def _read(
         batch_size=None,
         sampler=[order[start : start + batch_size].tolist() for start in range(0, len(order), batch_size)],
         num_workers=num_workers,
-        worker_init_fn=outlive_first_stop,
+        worker_init_fn=worker_start(),
         generator=torch.Generator(),
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cafenet.atomic import replaced
 from cafenet.calling import RECORD, call_arguments, copied, copy_of, named_tensors, tensors_of, training_mode, unwrap
 from cafenet.errors import ExportError, first_line
 from cafenet.extract import SlimRecord
@@ -38,23 +39,28 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
     generator = torch.Generator().manual_seed(0)
     args = tuple(_noise(each, generator) for each in args)
     kwargs = {name: _noise(each, generator) for name, each in kwargs.items()}
-    temporary = target.with_name(f".{target.stem}.{os.getpid()}.{kind}")
     try:
-        with training_mode(model, False), torch.no_grad():
-            expected = _run(model, args, kwargs)
-            if not any(tensor.numel() for tensor in expected):
-                raise ExportError("a written model is compared by its outputs, but this one returns no values")
-            found = _WRITERS[kind](model, args, kwargs, temporary)
-        difference = _difference(expected, found)
-        if not difference <= _TOLERANCE:
-            raise ExportError(
-                f"a written model must give the same outputs, but {target} differs by {difference:.2g} of the largest"
-            )
-        temporary.replace(target)
+        with replaced(target, f".{kind}") as temporary:
+            difference = _written(model, args, kwargs, temporary, target, kind)
     except OSError as error:
         raise ExportError(f"{target} cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    return difference
+
+
+def _written(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], temporary: Path, target: Path, kind: str
+) -> float:
+    """Write the file under its temporary name; returns the difference of what was read back, if it is small enough."""
+    with training_mode(model, False), torch.no_grad():
+        expected = _run(model, args, kwargs)
+        if not any(tensor.numel() for tensor in expected):
+            raise ExportError("a written model is compared by its outputs, but this one returns no values")
+        found = _WRITERS[kind](model, args, kwargs, temporary)
+    difference = _difference(expected, found)
+    if not difference <= _TOLERANCE:
+        raise ExportError(
+            f"a written model must give the same outputs, but {target} differs by {difference:.2g} of the largest"
+        )
     return difference
 
 

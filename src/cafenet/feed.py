@@ -23,7 +23,7 @@ from torch.utils.data import (
 )
 
 from cafenet.errors import DataError, TrainingError, first_line
-from cafenet.interrupts import outlive_first_stop
+from cafenet.interrupts import worker_start
 
 
 @runtime_checkable
@@ -82,7 +82,7 @@ class Feed:
             batch_size=None,
             sampler=chunks,
             num_workers=self._num_workers,
-            worker_init_fn=outlive_first_stop,
+            worker_init_fn=worker_start(),
             generator=torch.Generator().manual_seed(self._seed),
         )
         micro = iter(loader)

@@ -9,7 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from cafenet.atomic import write_text
 from cafenet.errors import TrainingError
+from cafenet.run_files import LOG, gone, read_log
 
 _PLAIN_EVERY_SECONDS = 30.0
 
@@ -21,7 +23,7 @@ class Journal:
     def __init__(
         self, directory: Path | None, total_steps: int, *, title: str, quiet: bool = False, tensorboard: bool = False
     ) -> None:
-        self._path = None if directory is None else directory / "log.jsonl"
+        self._path = None if directory is None else directory / LOG
         self._total, self._title, self._quiet = total_steps, title, quiet
         self._console = Console(stderr=True)
         self._progress: Progress | None = None
@@ -52,8 +54,11 @@ class Journal:
     def write(self, step: int, **values: Any) -> None:
         """Log a step's values."""
         if self._path is not None:
-            with self._path.open("a") as file:
-                file.write(json.dumps({"step": step, **values}) + "\n")
+            try:
+                with self._path.open("a") as file:
+                    file.write(json.dumps({"step": step, **values}) + "\n")
+            except FileNotFoundError as error:
+                raise gone(self._path.parent) from error
         if self._board is not None:
             for name, value in values.items():
                 if isinstance(value, (int, float)):
@@ -82,18 +87,10 @@ class Journal:
 
 def _drop_after(path: Path, step: int) -> None:
     """Keep the whole lines up to a step; a torn last line goes too."""
-    if not path.exists():
+    if not path.is_file():
         return
-    kept = []
-    for line in path.read_text().splitlines():
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except (json.JSONDecodeError, KeyError, TypeError):
-            continue
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text("".join(f"{line}\n" for line in kept))
-    temporary.replace(path)
+    kept = [line for line in read_log(path, ("step",)) if line["step"] <= step]
+    write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def _summary_writer(directory: Path) -> Any:

@@ -14,8 +14,9 @@ from torch.utils._pytree import tree_map
 from cafenet.checkpoint import read_checkpoint, write_checkpoint
 from cafenet.distributed import Processes
 from cafenet.feed import Feed
-from cafenet.interrupts import graceful_stop
+from cafenet.interrupts import Stopped, graceful_stop
 from cafenet.journal import Journal
+from cafenet.run_files import gone
 from cafenet.user_code import items_of, user_code
 
 WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
@@ -78,6 +79,8 @@ class SteppedTraining(ABC):
             return
         state = self._state()  # asks every process
         if self.team.is_first:
+            if not checkpoint.parent.is_dir():  # it was made for the log
+                raise gone(checkpoint.parent)
             write_checkpoint(checkpoint, {"identity": identity, **state})
         self.team.barrier()
 
@@ -108,7 +111,7 @@ class SteppedTraining(ABC):
         finally:
             journal.close()
         if stopped:
-            raise KeyboardInterrupt(f"stopped by {stopped[0]} after step {self.step}; start again to continue")
+            raise Stopped(f"stopped by {stopped[0]} after step {self.step}; start again to continue", stopped[0])
         return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
 
     def _place(self) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cafenet.archive import read_archive
+from cafenet.atomic import write_torch
 from cafenet.calling import RECORD, named_tensors, unsaved_buffers, unwrap
 from cafenet.errors import SlimFileError, first_line
 from cafenet.extract import SlimRecord, rebuild
@@ -50,15 +51,12 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
     }
     content["checksum"] = _checksum(content)
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    if not target.parent.is_dir():
+        raise SlimFileError(f"{target} cannot be written: the directory {target.parent} does not exist")
     try:
-        torch.save(content, temporary)
-        temporary.replace(target)
-    except (OSError, RuntimeError) as error:  # torch.save raises the latter where a directory is missing
-        reason = "the disk may be full" if "inline_container" in str(error) else error  # what torch calls its file
-        raise SlimFileError(f"{target} cannot be written: {reason}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        write_torch(target, content)
+    except OSError as error:
+        raise SlimFileError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:

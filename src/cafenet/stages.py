@@ -24,6 +24,7 @@ from cafenet.extract import rebuild
 from cafenet.importance import channels_before, in_order
 from cafenet.metrics import Metric, metric_name
 from cafenet.options import Positive, PositiveInt, check_options
+from cafenet.run_files import JOURNAL, LATENCIES, LATENCY, START, read_if_there, result_name
 from cafenet.scoring import Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm
 from cafenet.searching.budget import Budget, Cap
@@ -41,7 +42,6 @@ from cafenet.train import TrainConfig, part_of, train_supernet
 _MOST_SHARES = (0.2, 0.9)
 _ABOUT_HALF = 0.48
 """Of a cost: 150M are meant as half of 300.8M, too."""
-_LATENCIES = "latencies.json"
 _FULL_SHARE = 0.3
 """Of the epochs, for the full network first, where a training does not say."""
 
@@ -159,9 +159,9 @@ def search_in_stages(
 
     A second call continues where the first one stopped. The channels of the result are the original model's.
     """
-    budget, full_costs = _as_measured_first(budget, full_costs, job.latency, directory)
-    current, weights, whole = model, model, model
     original = trace(model, example_inputs, freeze=job.freeze)
+    budget, full_costs = _as_measured_first(budget, full_costs, original, job.latency, directory)
+    current, weights, whole = model, model, model
     kept: dict[str, list[int]] = {}
     result: SearchResult | None = None
     plan = plan_stages(budget, full_costs, job.supernet.beta, config)
@@ -189,27 +189,35 @@ def search_in_stages(
     return StagesResult(replace(result, channels=kept, widths=widths), slim, place)
 
 
-def latencies_before(directory: Path, budget: str, settings: LatencySettings) -> dict[str, float] | None:
-    """The cap on latency (`limit_ms`) and the full model's (`full_ms`) that a search for this budget began with."""
-    note = directory / _LATENCIES
-    before = json.loads(note.read_text()) if note.exists() else {}
+def latencies_before(
+    directory: Path, budget: str, space: WidthSpace, settings: LatencySettings
+) -> dict[str, float] | None:
+    """The cap on latency (`limit_ms`) and the full model's (`full_ms`) that a search of this model for this budget
+    began with."""
+    before = read_if_there(LATENCIES, directory) or {}
     measured: dict[str, float] | None = before.get("measured")
-    asked = {"budget": budget, "settings": asdict(settings)}
-    return measured if before.get("asked") == asked else None
+    return measured if before.get("asked") == _asked_latencies(budget, space, settings) else None
+
+
+def _asked_latencies(budget: str, space: WidthSpace, settings: LatencySettings) -> dict[str, Any]:
+    """What measured latencies belong to: other ones are measured again."""
+    model = {"flops": int(space.flops()), "params": int(space.params()), "widths": dict(space.full_widths)}
+    asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": asdict(settings), "model": model}))
+    return asked
 
 
 def _as_measured_first(
-    budget: Budget, full_costs: Mapping[str, float], settings: LatencySettings, directory: Path
+    budget: Budget, full_costs: Mapping[str, float], space: WidthSpace, settings: LatencySettings, directory: Path
 ) -> tuple[Budget, Mapping[str, float]]:
     """The cap on latency and the full model's that a directory began with: other ones would lead to other widths."""
     limit_ms = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), None)
     if limit_ms is None:
         return budget, full_costs
-    measured = latencies_before(directory, budget.text, settings)
+    measured = latencies_before(directory, budget.text, space, settings)
     if measured is None:
         measured = {"limit_ms": limit_ms, "full_ms": full_costs["latency_ms"]}
-        asked = {"budget": budget.text, "settings": asdict(settings)}
-        write_json(directory / _LATENCIES, {"asked": asked, "measured": measured})
+        asked = _asked_latencies(budget.text, space, settings)
+        write_json(directory / LATENCIES.name, {"asked": asked, "measured": measured})
     caps = tuple(Cap(cap.cost, measured["limit_ms"] if cap.cost == "latency_ms" else cap.limit) for cap in budget.caps)
     return replace(budget, caps=caps), {**full_costs, "latency_ms": measured["full_ms"]}
 
@@ -264,10 +272,10 @@ def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
 def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Path:
     """Where a training that begins with something found before is kept: one with another start gets a new place."""
     place, content = directory / name, json.dumps(begins_with, sort_keys=True)
-    note = place / "start.json"
-    if note.exists() and json.loads(note.read_text()) != json.loads(content):
+    before = read_if_there(START, place)
+    if before is not None and before != json.loads(content):
         place = directory / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-    write_json(place / "start.json", dict(begins_with))
+    write_json(place / START.name, dict(begins_with))
     return place
 
 
@@ -294,15 +302,13 @@ def run_supernet(
     those of another supernet or of other data refused. What is finished is read without its data.
     """
     supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
-    files = {
-        budget.text: directory / f"result-{_file_name(job.algorithm.name, budget.text)}.json" for budget in budgets
-    }
+    files = {budget.text: directory / result_name(job.algorithm.name, budget.text) for budget in budgets}
     asked = _asked(job, supernet)
     missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
     if missing:
         scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
-        search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / "latency.json")
-        found = search.run(missing, directory / "trials.journal", quiet=job.quiet)
+        search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / LATENCY)
+        found = search.run(missing, directory / JOURNAL, quiet=job.quiet)
         for budget, result in zip(missing, found, strict=True):
             write_result(result, files[budget.text], asked)
     return supernet, [read_result(files[budget.text]) for budget in budgets]
@@ -366,8 +372,3 @@ def composed(before: Mapping[str, list[int]], after: Mapping[str, list[int]]) ->
     for name, channels in after.items():
         kept[name] = [before[name][channel] for channel in channels] if name in before else list(channels)
     return kept
-
-
-def _file_name(algorithm: str, budget: str) -> str:
-    plain = "".join(character if character.isalnum() or character == "." else "-" for character in budget)
-    return f"{algorithm}-{plain}".strip("-")

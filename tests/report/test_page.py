@@ -216,7 +216,7 @@ def test_a_directory_without_a_run(tmp_path, capsys):
 def test_a_recipe_that_is_none(tmp_path, capsys, content):
     (tmp_path / "recipe.yaml").write_text(content)
     assert main(["report", str(tmp_path)]) == 2
-    assert "must be the recipe of a run, but is not" in capsys.readouterr().err
+    assert "recipe.yaml must hold the recipe of a run, but " in capsys.readouterr().err
 
 
 def test_coupled_layers_of_transposed_convolutions():

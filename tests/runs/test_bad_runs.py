@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tiny import contents, faces_folder, picture_folder, recipe_file, refused
 
 from cafenet.cli import main
@@ -214,11 +215,26 @@ def test_the_directory_of_a_search_is_none_of_a_run(recipe, tmp_path, capsys):
 def test_a_damaged_checkpoint_is_named_and_nothing_else_is_lost(finished, tmp_path, capsys):
     directory = Path(shutil.copytree(finished, tmp_path / "run"))
     checkpoint = directory / "supernet" / "supernet.pt"
-    checkpoint.write_bytes(checkpoint.read_bytes()[:5000])
+    for path in (checkpoint, checkpoint.with_name("supernet.previous.pt")):
+        path.write_bytes(path.read_bytes()[:5000])
     before = contents(directory, "*.pt", "*.journal", "results.json")
     line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", directory)
     assert f"the checkpoint {checkpoint} is broken" in line
+    assert line.endswith("put a copy in its place, or remove it to train from the start")
     assert contents(directory, "*.pt", "*.journal", "results.json") == before
+
+
+def test_a_damaged_checkpoint_with_one_before_it_ends_the_run_as_before(finished, tmp_path, capsys):
+    """Its last steps are trained again; scores and final models are those of before, so they are not made again."""
+    directory = Path(shutil.copytree(finished, tmp_path / "run"))
+    checkpoint = directory / "supernet" / "supernet.pt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:5000])
+    before = contents(directory, "slim.pt", "*.journal", "evaluation.json")
+    assert main(["run", str(finished.parent / "tiny.yaml"), "--output", str(directory), "--quiet"]) == 0
+    assert contents(directory, "slim.pt", "*.journal", "evaluation.json") == before
+    weights = [torch.load(place / "supernet/supernet.pt")["model"] for place in (finished, directory)]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+    assert "supernet.pt.damaged" in [path.name for path in checkpoint.parent.iterdir()]
 
 
 def test_a_bug_shows_its_traceback(recipe, tmp_path, monkeypatch):

@@ -79,7 +79,7 @@ def progress(directory: Path) -> int:
         (
             9_000,
             [],
-            "error: the checkpoint .*supernet.pt cannot be written: the disk may be full; the last one is kept",
+            "error: the checkpoint .*supernet.pt cannot be written: File too large; the last one is kept",
         ),
         (
             5_000,
@@ -112,6 +112,6 @@ def test_a_disk_that_fills_up_later_keeps_what_was_done(tmp_path, finished):
     process.join()
     said = (tmp_path / "said").read_text()
     assert process.exitcode == 2, said
-    assert "models/original/seed-0/model.pt cannot be written: the disk may be full" in said
+    assert "models/original/seed-0/model.pt cannot be written: File too large" in said
     assert {path: path.read_bytes() for path in done} == done
     assert timeless(run(recipe, tmp_path / "run")) == timeless(json.loads((finished / "results.json").read_text()))

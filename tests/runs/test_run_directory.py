@@ -9,7 +9,7 @@ import pytest
 
 from cafenet.atomic import write_json, write_text
 from cafenet.config import Recipe
-from cafenet.errors import RecipeError
+from cafenet.errors import RecipeError, RunFileError
 from cafenet.recipes import load_recipe
 from cafenet.runs import directory
 from cafenet.runs.directory import RunDirectory
@@ -96,9 +96,7 @@ def test_a_file_in_the_directorys_place(below, tmp_path):
 @pytest.mark.parametrize("text", ["a: [1", "pancakes", "", "[1, 2]"])
 def test_another_programs_recipe_is_left_alone(text, tmp_path):
     (tmp_path / "recipe.yaml").write_text(text)
-    with pytest.raises(
-        RecipeError, match=r"recipe.yaml must be the recipe of a run, but is not; give another --output"
-    ):
+    with pytest.raises(RunFileError, match=r"recipe.yaml must hold the recipe of a run, but .*; put this run's own"):
         RunDirectory(tmp_path, Recipe(), [])
     assert (tmp_path / "recipe.yaml").read_text() == text
     assert len(list(tmp_path.iterdir())) == 1

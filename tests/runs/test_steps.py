@@ -11,7 +11,7 @@ from torch import nn
 
 from cafenet import trainer
 from cafenet.cli import main
-from cafenet.errors import RecipeError
+from cafenet.errors import RecipeError, RunFileError
 from cafenet.recipes import load_recipe
 from cafenet.report.records import read_run
 from cafenet.runs import finals
@@ -50,6 +50,9 @@ def files(directory: Path) -> set[str]:
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
+NAMES = ("supernet.pt", "supernet.previous.pt", "log.jsonl")
+
+
 def test_step_by_step_equals_all_at_once(finished, recipe, tmp_path, never, monkeypatch):
     directory = tmp_path / "run"
     with monkeypatch.context() as limited:
@@ -57,7 +60,7 @@ def test_step_by_step_equals_all_at_once(finished, recipe, tmp_path, never, monk
         limited.setattr(finals, "train_model", None)
         assert run(recipe, directory, step="train") == {}
     assert {name for name in files(directory) if "/" in name} == {
-        f"{place}/{name}" for place in ("supernet", "supernet-fixed") for name in ("supernet.pt", "log.jsonl")
+        f"{place}/{name}" for place in ("supernet", "supernet-fixed") for name in NAMES
     }
     assert not files(directory) & {"entries.json", "results.json"}
     trained = contents(directory, "*.pt")
@@ -205,15 +208,16 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 
-def test_rows_describe_the_models_that_were_trained(slowness, recipe, tmp_path):
+def test_models_of_other_widths_are_not_taken(slowness, recipe, tmp_path):
     """Without its measurements, a finished run finds other baselines than those that it has trained."""
     output = tmp_path / "run"
-    results, before = run(recipe, output, *WITHIN_LATENCY), read_entries(output)
+    run(recipe, output, *WITHIN_LATENCY)
+    before = contents(output / "models", "*")
     (output / "latency.json").unlink(missing_ok=True)
     slowness[0] = 1.5
-    again = run(recipe, output, *WITHIN_LATENCY)
-    assert read_entries(output)[0] != before[0]
-    assert timeless(again) == timeless(results)
+    with pytest.raises(RunFileError, match=r"models/.* must hold the training of this model, but .*channels.*remove"):
+        run(recipe, output, *WITHIN_LATENCY)
+    assert contents(output / "models", "*") == before
 
 
 def test_a_refused_start_changes_no_measurements(slowness, recipe, tmp_path):

@@ -9,7 +9,7 @@ from torch import nn
 from cafenet import checkpoint
 from cafenet.assignment import LocallyFree
 from cafenet.bins import uniform_bins
-from cafenet.checkpoint import read_checkpoint, write_checkpoint
+from cafenet.checkpoint import load_checkpoint, read_checkpoint, write_checkpoint
 from cafenet.choice import Race
 from cafenet.errors import CheckpointError
 from cafenet.optim import OptimizerConfig, ScheduleConfig
@@ -50,10 +50,10 @@ def test_a_write_that_fails_keeps_the_old_one(tmp_path, monkeypatch):
     write_checkpoint(path, {"identity": {}, "number": 1})
 
     def full_disk(content, file):
-        file.write_bytes(b"half of it")
+        file.write(b"half of it")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(checkpoint.torch, "save", full_disk)
+    monkeypatch.setattr(torch, "save", full_disk)
     with pytest.raises(CheckpointError, match=r"cannot be written: No space left on device; the last one is kept"):
         write_checkpoint(path, {"identity": {}, "number": 2})
     monkeypatch.undo()
@@ -71,16 +71,52 @@ def test_a_directory_that_cannot_be_made(tmp_path):
 def test_broken_files(tmp_path, content):
     path = tmp_path / "supernet.pt"
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"supernet.pt is broken: \w+"):
+    with pytest.raises(
+        CheckpointError, match=r"supernet.pt is broken: \w+.*no older one .*; put a copy .* or remove it to train from"
+    ):
         read_checkpoint(path, {})
+    assert path.read_bytes() == content
 
 
-def test_a_cut_off_file(tmp_path):
-    trained(supernet_of(), tmp_path, max_steps=2)
-    path = tmp_path / "supernet.pt"
-    path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(CheckpointError, match="is broken"):
+def test_the_last_but_one_is_kept_and_that_of_a_removed_training_is_not(tmp_path):
+    path, previous = tmp_path / "x.pt", tmp_path / "x.previous.pt"
+    for number in (1, 2, 3):
+        write_checkpoint(path, {"identity": {}, "number": number})
+    assert [load_checkpoint(each)["number"] for each in (path, previous)] == [3, 2]
+    path.unlink()
+    assert read_checkpoint(path, {}) is None  # whoever removes it begins anew
+    write_checkpoint(path, {"identity": {}, "number": 4})
+    assert [file.name for file in tmp_path.iterdir()] == ["x.pt"]
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-500], lambda whole: b"", lambda whole: bytes(len(whole))])
+def test_a_broken_checkpoint_is_put_aside_and_the_one_before_it_continued(damage, tmp_path, caplog):
+    """Steps 3 and 4 are trained again, and everything ends bit for bit as without the damage."""
+    whole = supernet_of()
+    trained(whole, tmp_path / "whole")
+    trained(supernet_of(), tmp_path / "run", max_steps=4, checkpoint_every=2)
+    path = tmp_path / "run" / "supernet.pt"
+    broken = damage(path.read_bytes())
+    path.write_bytes(broken)
+    supernet = supernet_of()
+    trained(supernet, tmp_path / "run")
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, supernet.model.state_dict()[name])
+    steps = [[line[key] for key in ("step", "loss")] for line in log_of(tmp_path / "run")]
+    assert steps == [[line[key] for key in ("step", "loss")] for line in log_of(tmp_path / "whole")]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"the checkpoint {path} is broken: " in line
+    assert line.endswith("; the one before it is taken, and the broken one kept as supernet.pt.damaged")
+    assert path.with_name("supernet.pt.damaged").read_bytes() == broken
+
+
+def test_both_checkpoints_broken(tmp_path):
+    trained(supernet_of(), tmp_path, max_steps=4, checkpoint_every=2)
+    for name in ("supernet.pt", "supernet.previous.pt"):
+        (tmp_path / name).write_bytes(b"half")
+    with pytest.raises(CheckpointError, match=r"supernet.pt is broken.*no older one that can be read; put a copy"):
         trained(supernet_of(), tmp_path)
+    assert sorted(file.name for file in tmp_path.glob("*.pt*")) == ["supernet.previous.pt", "supernet.pt"]
 
 
 def test_other_files(tmp_path):

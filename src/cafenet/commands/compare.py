@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from cafenet.atomic import write_text
+from cafenet.commands.paths import some_path
 
 
 def add_to(commands: Any) -> None:
@@ -22,10 +23,12 @@ def add_to(commands: Any) -> None:
         "  cafenet compare runs/r0 runs/r1 runs/r2 --open",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("runs", metavar="RUN_DIR", type=Path, nargs="+")
-    parser.add_argument("--output", type=Path, metavar="FILE", default=Path("comparison.html"), help="(%(default)s)")
+    parser.add_argument("runs", metavar="RUN_DIR", type=some_path, nargs="+")
+    parser.add_argument(
+        "--output", type=some_path, metavar="FILE", default=Path("comparison.html"), help="(%(default)s)"
+    )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument("--figures", type=Path, metavar="DIR", help="also save every figure as SVG and PNG")
+    parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG and PNG")
     parser.set_defaults(command_function=_compare)
 
 
@@ -46,7 +49,7 @@ def _compare(args: argparse.Namespace) -> None:
         console.print(settings_table(comparison))
     console.print(comparison_table(comparison))
     for run in comparison.runs:
-        for line in run.missing():
+        for line in (*run.problems, *run.missing()):
             console.print(f"{run.name}: {line}")
     for line in sentences(comparison):
         console.print(line)

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from cafenet.commands.paths import some_path
 from cafenet.errors import StoreError
-from cafenet.report.records import JOURNAL, study_places
+from cafenet.report.records import study_places
+from cafenet.run_files import JOURNAL
 from cafenet.web_guard import WSGIApplication, guarded, is_loopback
 
 
@@ -22,7 +24,7 @@ def add_to(commands: Any) -> None:
         epilog="examples:\n  cafenet dashboard runs/demo\n  cafenet dashboard runs/demo --study supernet-fixed",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path)
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
     parser.add_argument("--study", metavar="NAME", help="which supernet's (default: the first)")
     parser.add_argument(
         "--host", default="localhost", help="where to serve it (%(default)s); others reach any other, without a login"

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from cafenet.commands.paths import some_path
 from cafenet.errors import RecipeError
 
 _EPILOG = """\
@@ -30,7 +31,7 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a .yaml file, or a shipped recipe's name")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="run directory (default: runs/RECIPE)")
+    parser.add_argument("--output", type=some_path, metavar="DIR", help="run directory (default: runs/RECIPE)")
     parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
     parser.add_argument("--list", action="store_true", help="list the shipped recipes, and exit")
     parser.add_argument("--show", action="store_true", help="print the recipe, and exit")

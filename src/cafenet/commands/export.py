@@ -1,12 +1,13 @@
 """`cafenet export`: a final model of a run as a file for deployment."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from cafenet.commands.paths import some_path
 from cafenet.errors import RecipeError
 from cafenet.export import FORMATS, export_model
 from cafenet.recipes import load_recipe
+from cafenet.run_files import RECIPE, SLIM, model_place
 from cafenet.runs.entries import read_entries
 from cafenet.runs.finals import load_final
 from cafenet.runs.workload import Workload
@@ -22,8 +23,8 @@ def add_to(commands: Any) -> None:
         epilog="example:\n  cafenet export runs/demo --method Uniform --format onnx model.onnx",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path)
-    parser.add_argument("file", metavar="FILE", type=Path, help="where to write; the format follows its ending")
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
+    parser.add_argument("file", metavar="FILE", type=some_path, help="where to write; the format follows its ending")
     parser.add_argument("--method", help="a method of the run's table (default: the first search of the run)")
     parser.add_argument("--budget", help="one of the run's budgets (default: the first)")
     parser.add_argument("--seed", type=int, help="one of the run's seeds (default: the first)")
@@ -32,9 +33,9 @@ def add_to(commands: Any) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    if not (args.run / "recipe.yaml").exists():
+    if not (args.run / RECIPE.name).exists():
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
-    recipe = load_recipe(str(args.run / "recipe.yaml"))
+    recipe = load_recipe(str(args.run / RECIPE.name))
     workload = Workload(recipe)
     method = args.method or METHODS[recipe.search.algorithms[0]]
     entries = [
@@ -45,7 +46,7 @@ def _export(args: argparse.Namespace) -> None:
         wanted = f"{method} {args.budget or ''}".strip()
         raise RecipeError(f"the run has no {wanted}; it has {', '.join(known)}")
     seed = recipe.retrain.seeds[0] if args.seed is None else args.seed
-    if not (args.run / "models" / entries[0].key / f"seed-{seed}" / "slim.pt").exists():
+    if not (model_place(args.run, entries[0].key, seed) / SLIM).exists():
         name = f"{entries[0].method} {entries[0].budget}".strip()
         raise RecipeError(f"the run has no trained {name} of seed {seed}; it may lack `cafenet retrain`, or the seed")
     model = load_final(workload, entries[0], seed, args.run)

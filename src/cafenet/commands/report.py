@@ -1,10 +1,11 @@
 """`cafenet report`: the page of a run, made anew."""
 
 import argparse
+import sys
 import webbrowser
-from pathlib import Path
 from typing import Any
 
+from cafenet.commands.paths import some_path
 from cafenet.errors import RecipeError
 
 
@@ -17,9 +18,9 @@ def add_to(commands: Any) -> None:
         epilog="examples:\n  cafenet report runs/demo --open\n  cafenet report runs/demo --figures figures/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path)
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument("--figures", type=Path, metavar="DIR", help="also save every figure as SVG and PNG")
+    parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG and PNG")
     parser.set_defaults(command_function=_report)
 
 
@@ -30,6 +31,8 @@ def _report(args: argparse.Namespace) -> None:
     from cafenet.report.records import read_run
 
     run = read_run(args.run)
+    for line in run.problems:
+        print(f"warning: {line}", file=sys.stderr)
     if run.is_detection and args.figures is not None:
         raise RecipeError("--figures is for runs of `cafenet run`, but this is one of `cafenet detect`")
     if run.is_detection:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.logging import RichHandler
 
+from cafenet.commands.paths import some_path
 from cafenet.errors import RecipeError
 from cafenet.recipes import load_recipe, recipe_parser
 from cafenet.runs.results import claims, results_table
@@ -40,7 +41,7 @@ def add_to(commands: Any) -> None:
             name, help=help_text, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a .yaml file, or a shipped recipe's name")
-        parser.add_argument("--output", type=Path, metavar="DIR", help="run directory (default: runs/RECIPE)")
+        parser.add_argument("--output", type=some_path, metavar="DIR", help="run directory (default: runs/RECIPE)")
         loudness = parser.add_mutually_exclusive_group()
         loudness.add_argument("--quiet", action="store_true", help="print nothing but the result")
         loudness.add_argument("--verbose", action="store_true", help="also say what each step begins with and finds")

@@ -19,6 +19,7 @@ from cafenet.data.augment import NONE, NUM_DRAWS, Augmentation, augment, erase, 
 from cafenet.data.datasets import ImageData
 from cafenet.data.files import ImageFiles, cover, num_cores
 from cafenet.errors import DataError
+from cafenet.interrupts import worker_start
 
 _CROP_RATIO = 0.875  # ImageNet's 224 of 256
 _Example = tuple[int, Tensor | None, Tensor | None]
@@ -58,7 +59,14 @@ def _loader(
     if num_workers is None:
         num_workers = 0 if view.is_whole else num_cores()
     examples = _DrawnExamples(view) if view.is_whole else _Examples(view)
-    return DataLoader(examples, batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=view.batch)
+    return DataLoader(
+        examples,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        num_workers=num_workers,
+        collate_fn=view.batch,
+        worker_init_fn=worker_start(),
+    )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Images with boxes and classes, as a COCO-style file describes them, and their division into two parts."""
 
+import hashlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,13 @@ class CocoData:
     def num_dropped(self) -> int:
         """Boxes of all images that were left out."""
         return sum(picture.num_dropped for picture in self.pictures)
+
+    def digest(self) -> str:
+        """A short name for the content; names and sizes of images stand for their pixels."""
+        digest = hashlib.blake2b(repr(self.categories).encode(), digest_size=8)
+        for picture in self.pictures:
+            digest.update(repr(replace(picture, path=Path(picture.path).name)).encode())
+        return digest.hexdigest()
 
     def document(self) -> dict[str, Any]:
         """Images, annotations and categories, for pycocotools."""

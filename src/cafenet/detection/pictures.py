@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.data.files import CACHE_LIMIT_BYTES, num_cores, read_image
 from cafenet.detection.coco import CocoData, Picture
 from cafenet.detection.detectors import Target
+from cafenet.interrupts import worker_start
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,13 @@ class Pictures(Dataset[tuple[Tensor, Target]]):
 
 def loader(pictures: Pictures, batch_size: int, num_workers: int = 0) -> DataLoader[Any]:
     """Batches of lists, since images differ in size."""
-    return DataLoader(pictures, batch_size=batch_size, num_workers=num_workers, collate_fn=as_lists)
+    return DataLoader(
+        pictures,
+        batch_size=batch_size,
+        num_workers=num_workers,
+        collate_fn=as_lists,
+        worker_init_fn=worker_start(),
+    )
 
 
 def as_lists(examples: list[tuple[Tensor, Target]]) -> tuple[list[Tensor], list[Target]]:

@@ -15,6 +15,20 @@ from cafenet.detection.samples import class_colour, drawn
 from cafenet.errors import RecipeError
 from cafenet.report.drawing import colour, duration, label_of, legend, mark, single, smoothed
 from cafenet.report.markup import document, figure_part, row, table, text
+from cafenet.run_files import (
+    DETECTION_EVALUATION,
+    DETECTION_RESULTS,
+    DETECTIONS,
+    LOG,
+    MANIFEST,
+    RECIPE,
+    REPORT,
+    SAMPLE_IMAGES,
+    SAMPLES,
+    model_place,
+    read_log,
+    read_what_is_left,
+)
 from cafenet.runs.results import count
 
 _SHOWN_SCORE = 0.5
@@ -24,21 +38,23 @@ _RECALLS = [number / 100 for number in range(101)]
 def write_detection_report(directory: str | Path) -> Path:
     """Write `report.html` into a directory of `cafenet detect` and return its path."""
     directory = Path(directory)
-    if not (directory / "recipe.yaml").is_file():
-        raise RecipeError(f"{directory} must be a run directory, but has no recipe.yaml; see `cafenet detect`")
-    path = directory / "report.html"
+    if not any((directory / file.name).is_file() for file in (RECIPE, MANIFEST, DETECTION_RESULTS)):
+        raise RecipeError(f"{directory} must be a run directory, but has no {RECIPE.name}; see `cafenet detect`")
+    path = directory / REPORT
     write_text(path, _page(directory))
     return path
 
 
 def _page(directory: Path) -> str:
-    recipe = yaml.safe_load((directory / "recipe.yaml").read_text())
-    results = _json(directory / "results.json") or {"detectors": [], "reference": []}
+    problems: list[str] = []
+    recipe = read_what_is_left(RECIPE, directory, problems) or {}
+    results = read_what_is_left(DETECTION_RESULTS, directory, problems) or {"detectors": [], "reference": []}
+    manifest = read_what_is_left(MANIFEST, directory, problems) or {}
     rows = from_document(results)
     name = directory.resolve().name
-    parts = [f"<h1>{text(recipe.get('description') or name)}</h1>"]
+    parts = []
     if rows:
-        curves, losses = precision_recall(directory, rows), training(directory, rows)
+        curves, losses = precision_recall(directory, rows, problems), training(directory, rows)
         parts += [
             _verdict(rows),
             _table(rows, results["reference"]),
@@ -50,22 +66,26 @@ def _page(directory: Path) -> str:
                 curves,
             ),
             _classes(rows),
-            _samples(directory, rows),
+            _samples(directory, rows, problems),
             figure_part("training", "Training loss", f"Seed {rows[0].seeds[0]}, smoothed.", losses),
         ]
     else:
         parts.append('<p class="missing">Not there yet: the detectors are not all trained.</p>')
-    parts.append(_recipe(directory, recipe, name))
+    parts.append(_recipe(manifest, recipe, name))
+    head = [f"<h1>{text(recipe.get('description') or name)}</h1>"]
+    parts = [*head, *(f'<p class="missing">Damaged: {text(line)}.</p>' for line in problems), *parts]
     return document(f"CafeNet detection: {name}", parts)
 
 
-def precision_recall(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
+def precision_recall(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> Figure:
     """One line a backbone and overlap."""
     figure, axes = single()
     for number, each in enumerate(rows):
-        evaluations = [_json(_place(directory, each, seed) / "evaluation.json") for seed in each.seeds]
+        places = [model_place(directory, each.key, seed) for seed in each.seeds]
+        found_each = [read_what_is_left(DETECTION_EVALUATION, place, problems) for place in places]
+        evaluations = [one for one in found_each if one is not None]
         for iou, style in (("0.5", "-"), ("0.75", "--")):
-            found = [curves["mean"] for one in evaluations if (curves := one["curves"][iou])]
+            found = [curves["mean"] for one in evaluations if (curves := one["curves"].get(iou))]
             if not found:
                 continue
             values = [mean(column) for column in zip(*found, strict=True)]
@@ -82,7 +102,7 @@ def training(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
     """The loss of each backbone's first seed."""
     figure, axes = single()
     for number, each in enumerate(rows):
-        lines = _lines(_place(directory, each, each.seeds[0]) / "log.jsonl")
+        lines = read_log(model_place(directory, each.key, each.seeds[0]) / LOG, ("epoch", "loss"))
         (line,) = axes.plot(
             [one["epoch"] for one in lines],
             smoothed([one["loss"] for one in lines]),
@@ -135,13 +155,14 @@ def _classes(rows: Sequence[DetectorRow]) -> str:
     return f"<h2>Average precision by class</h2>{table(('class', *(each.backbone for each in rows)), body)}"
 
 
-def _samples(directory: Path, rows: Sequence[DetectorRow]) -> str:
+def _samples(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> str:
     """Every sample image with its true boxes, then with what each detector found."""
-    samples = _json(directory / "samples.json")
+    samples = read_what_is_left(SAMPLES, directory, problems)
     if not samples or not samples["images"]:
         return ""
     labels = {category: number for number, category in enumerate(samples["categories"], start=1)}
-    found = {each.backbone: _json(_place(directory, each, each.seeds[0]) / "detections.json") or [] for each in rows}
+    places = {each.backbone: model_place(directory, each.key, each.seeds[0]) for each in rows}
+    found = {name: read_what_is_left(DETECTIONS, place, problems) or [] for name, place in places.items()}
     blocks = []
     for image in samples["images"]:
         shown = [("true boxes", image["boxes"])]
@@ -164,14 +185,13 @@ def _samples(directory: Path, rows: Sequence[DetectorRow]) -> str:
 
 
 def _figure(directory: Path, image: dict[str, Any], name: str, boxes: Sequence[Sequence[Any]]) -> str:
-    source = drawn(directory / "samples" / f"{image['image_id']}.jpg", image["width"], boxes)
+    source = drawn(directory / SAMPLE_IMAGES / f"{image['image_id']}.jpg", image["width"], boxes)
     words = f"{name}: {len(boxes)}"
     shown = f'<img src="{source}" alt="{text(words)}" style="width:100%">'
     return f"<figure>{shown}<figcaption>{text(words)}</figcaption></figure>"
 
 
-def _recipe(directory: Path, recipe: dict[str, Any], name: str) -> str:
-    manifest = _json(directory / "manifest.json") or {}
+def _recipe(manifest: dict[str, Any], recipe: dict[str, Any], name: str) -> str:
     total = sum((manifest.get("seconds") or {}).values())
     facts = {key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware")}
     return (
@@ -180,15 +200,3 @@ def _recipe(directory: Path, recipe: dict[str, Any], name: str) -> str:
         f"<details><summary>recipe.yaml</summary><pre>{text(yaml.safe_dump(recipe, sort_keys=False))}</pre></details>"
         f"<details><summary>versions, hardware</summary><pre>{text(json.dumps(facts, indent=1))}</pre></details>"
     )
-
-
-def _place(directory: Path, each: DetectorRow, seed: int) -> Path:
-    return directory / "models" / each.key / f"seed-{seed}"
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.is_file() else None
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from cafenet.atomic import write_json, write_text
-from cafenet.checkpoint import FORMAT
+from cafenet.checkpoint import load_checkpoint
 from cafenet.detection.coco import CocoData, check_pair, divide
 from cafenet.detection.coco_file import read_coco
 from cafenet.detection.config import DetectionRecipe, load_detection_recipe
@@ -24,7 +25,20 @@ from cafenet.detection.sources import Backbone, find_backbones
 from cafenet.detection.training import train_detector
 from cafenet.distributed import processes
 from cafenet.feed import Feed
+from cafenet.loop import WITHOUT_EFFECT
+from cafenet.recipes import as_document as as_plain
+from cafenet.run_files import (
+    DETECTION_EVALUATION,
+    DETECTION_RESULTS,
+    DETECTIONS,
+    DETECTOR_CHECKPOINT,
+    RECIPE,
+    SAMPLES,
+    model_place,
+    read_file,
+)
 from cafenet.runs.directory import RunDirectory
+from cafenet.runs.identity import begin_training, digest_of_model, keep_evaluation, kept_evaluation
 from cafenet.runs.workload import find_device
 
 
@@ -49,7 +63,7 @@ def detect(
     workload.check()
     directory = Path(directory)
     place = RunDirectory(directory, cast(Any, recipe), command)  # it needs no more of a recipe than a seed
-    write_samples(workload.test_data, recipe.samples, directory)
+    write_samples(workload.test_data, recipe.samples, directory, workload.data_digests["test"])
     train, test = workload.pictures()
     with place.timed("train"):
         for backbone in workload.backbones:
@@ -57,7 +71,7 @@ def detect(
                 _train_and_evaluate(workload, backbone, seed, train, test, directory, quiet)
     rows = [_row(workload, backbone, directory) for backbone in workload.backbones]
     dropped = {"train": workload.train_data.num_dropped, "test": workload.test_data.num_dropped}
-    write_json(directory / "results.json", {**as_document(rows, recipe.reference), "dropped_boxes": dropped})
+    write_json(directory / DETECTION_RESULTS.name, {**as_document(rows, recipe.reference), "dropped_boxes": dropped})
     place.finish()
     return rows
 
@@ -66,19 +80,19 @@ def load_detector(
     directory: str | Path, backbone: str, seed: int, models: Mapping[str, nn.Module] | None = None
 ) -> Detector:
     """A detector that a run trained, ready for use: the run's directory, the backbone's name or key, and the seed."""
-    recipe = load_detection_recipe(str(Path(directory) / "recipe.yaml"))
+    recipe = load_detection_recipe(str(Path(directory) / RECIPE.name))
     found, _ = find_backbones(recipe.backbones, models)
     by_name = {name: each for each in found for name in (each.name, each.key)}
     if backbone not in by_name:
         raise DetectionError(f"a backbone of {directory} must be one of {', '.join(by_name)}, but got {backbone!r}")
     chosen = by_name[backbone]
-    path = _place(Path(directory), chosen, seed) / "detector.pt"
+    path = model_place(Path(directory), chosen.key, seed) / DETECTOR_CHECKPOINT
     if not path.is_file():
         raise DetectionError(f"{path} must be a trained detector, but is not there; see `cafenet detect`")
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    if content.get("format") != FORMAT or content["step"] < content["identity"]["steps"]:
+    content = load_checkpoint(path)
+    if content["step"] < content["identity"]["steps"]:
         raise DetectionError(f"{path} must be a detector at the end of its training, but is not; see `cafenet detect`")
-    num_classes = len(json.loads((Path(directory) / "samples.json").read_text())["classes"])
+    num_classes = len(read_file(SAMPLES, Path(directory))["classes"])
     detector = _build(recipe, chosen, seed, num_classes)
     detector.load_state_dict(content["model"])
     return detector.eval()
@@ -125,6 +139,26 @@ class _Workload:
         """An untrained detector on a pretrained backbone."""
         return _build(self.recipe, backbone, seed, len(self.train_data.classes))
 
+    @cached_property
+    def data_digests(self) -> dict[str, str]:
+        """Short names for what detectors learn from and are tested on."""
+        return {"train": self.train_data.digest(), "test": self.test_data.digest()}
+
+    def identity(self, backbone: Backbone, seed: int) -> dict[str, Any]:
+        """What the training of a detector depends on."""
+        options = as_plain(self.recipe.train)
+        for name in ("seed", *WITHOUT_EFFECT):
+            options.pop(name, None)
+        return {
+            "backbone": backbone.name,
+            "backbone_weights": digest_of_model(backbone.build(seed)),
+            "detector": as_plain(self.recipe.detector),
+            "flip": self.recipe.data.flip,
+            "train": options,
+            "seed": seed,
+            "train_data": self.data_digests["train"],
+        }
+
     def pictures(self) -> tuple[Pictures, Pictures]:
         """Both parts of the data, decoded where they fit into memory."""
         scaling = Scaling(self.recipe.detector.min_size, self.recipe.detector.max_size)
@@ -150,34 +184,37 @@ def _read(recipe: DetectionRecipe) -> tuple[CocoData, CocoData]:
     return whole, test
 
 
-def _place(directory: Path, backbone: Backbone, seed: int) -> Path:
-    return directory / "models" / backbone.key / f"seed-{seed}"
-
-
 def _train_and_evaluate(
     workload: _Workload, backbone: Backbone, seed: int, train: Pictures, test: Pictures, directory: Path, quiet: bool
 ) -> None:
     """One detector: trained, or continued, and evaluated once."""
-    place = _place(directory, backbone, seed)
-    if (place / "evaluation.json").exists():
+    place = model_place(directory, backbone.key, seed)
+    identity = workload.identity(backbone, seed)
+    tested = {**identity, "test_data": workload.data_digests["test"]}
+    team = processes()
+    kept = None
+    if team.is_first:
+        kept = kept_evaluation(DETECTION_EVALUATION, place, place / DETECTOR_CHECKPOINT, tested)
+    if team.of_first(kept is not None):
         return
+    if team.is_first:
+        begin_training(place, identity)
     detector = workload.build(backbone, seed)
     detector.to(find_device(workload.recipe.device))
     config = replace(workload.recipe.train, seed=seed)
     train_detector(detector, train, config, directory=place, quiet=quiet, title=f"{backbone.name} seed {seed}")
-    team = processes()
     if team.is_first:
         found = predict(detector, test, batch_size=config.batch_size, num_workers=config.num_workers)
-        write_text(place / "detections.json", json.dumps(found, separators=(",", ":")))
-        write_json(place / "evaluation.json", asdict(evaluate_detections(test.data, found)))
+        write_text(place / DETECTIONS.name, json.dumps(found, separators=(",", ":")))
+        content = asdict(evaluate_detections(test.data, found))
+        keep_evaluation(DETECTION_EVALUATION, place, place / DETECTOR_CHECKPOINT, tested, content)
     team.barrier()
 
 
 def _row(workload: _Workload, backbone: Backbone, directory: Path) -> DetectorRow:
     recipe = workload.recipe
-    evaluations = [
-        json.loads((_place(directory, backbone, seed) / "evaluation.json").read_text()) for seed in recipe.seeds
-    ]
+    places = [model_place(directory, backbone.key, seed) for seed in recipe.seeds]
+    evaluations = [read_file(DETECTION_EVALUATION, place) for place in places]
     detector = workload.build(backbone, recipe.seeds[0])
     height, width = (-(-side // 32) * 32 for side in (recipe.detector.min_size, recipe.detector.max_size))
     return DetectorRow(

@@ -10,21 +10,26 @@ from typing import Any
 from cafenet.atomic import write_json
 from cafenet.detection.coco import CocoData
 from cafenet.report.drawing import colour
+from cafenet.run_files import SAMPLE_IMAGES, SAMPLES, read_what_is_left
 
 _MOST_PIXELS = 320
 """Of the longer side: four samples of four detectors are a page of some hundred kilobytes."""
 
 
-def write_samples(data: CocoData, num_samples: int, directory: Path) -> None:
-    """Copy images, spread evenly over the data, with their boxes: `samples.json` and `samples/*.jpg`."""
-    target = directory / "samples.json"
-    if target.exists():
+def write_samples(data: CocoData, num_samples: int, directory: Path, data_digest: str) -> None:
+    """Copy images, spread evenly over the data, with their boxes: `samples.json` and `samples/*.jpg`.
+
+    They are copied once; again if the file is damaged, or of other data.
+    """
+    identity = {"data": data_digest, "num_samples": num_samples}
+    found = read_what_is_left(SAMPLES, directory, [])
+    if found is not None and found.get("identity") == identity:
         return
     library = import_module("PIL.Image")
     step = max(1, len(data) // max(1, num_samples))
     entries = []
     for picture in data.pictures[::step][:num_samples]:
-        path = directory / "samples" / f"{picture.id}.jpg"
+        path = directory / SAMPLE_IMAGES / f"{picture.id}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         with library.open(picture.path) as image:
             small = image.convert("RGB")
@@ -38,7 +43,8 @@ def write_samples(data: CocoData, num_samples: int, directory: Path) -> None:
             }
         )
     categories = [number for number, _ in data.categories]
-    write_json(target, {"classes": list(data.classes), "categories": categories, "images": entries})
+    content = {"identity": identity, "classes": list(data.classes), "categories": categories, "images": entries}
+    write_json(directory / SAMPLES.name, content)
 
 
 def drawn(path: Path, original_width: int, boxes: Sequence[Sequence[Any]]) -> str:

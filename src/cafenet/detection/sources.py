@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import nn
 
 from cafenet.detection.config import BackboneFile, BackbonesConfig
 from cafenet.detection.errors import DetectionError
 from cafenet.models import load_model
+from cafenet.run_files import MODELS, RECIPE, SLIM, read_if_there
 from cafenet.runs.entries import Entry, read_entries
 from cafenet.slim_file import load
 
@@ -62,10 +62,11 @@ def find_backbones(
 
 def _of_run(config: BackbonesConfig, directory: Path) -> tuple[list[Backbone], str]:
     """The trained models of a run, and its description."""
-    recipe_path = directory / "recipe.yaml"
-    if not recipe_path.is_file():
-        raise DetectionError(f"backbones.run must be a directory of `cafenet run`, but {directory} has no recipe.yaml")
-    recipe: dict[str, Any] = yaml.safe_load(recipe_path.read_text())
+    recipe: dict[str, Any] | None = read_if_there(RECIPE, directory)
+    if recipe is None:
+        raise DetectionError(
+            f"backbones.run must be a directory of `cafenet run`, but {directory} has no {RECIPE.name}"
+        )
     entries = read_entries(directory)
     wanted = [entry.key for entry in entries] if config.entries is None else list(config.entries)
     by_key = {entry.key: entry for entry in entries}
@@ -93,7 +94,7 @@ def _label(entry: Entry) -> str:
 
 def _seeds(directory: Path, key: str) -> dict[int, Path]:
     """The trained models of an entry, by seed."""
-    found = (directory / "models" / key).glob("seed-*/slim.pt")
+    found = (directory / MODELS / key).glob(f"seed-*/{SLIM}")
     return {int(path.parent.name.removeprefix("seed-")): path for path in sorted(found)}
 
 

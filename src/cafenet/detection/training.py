@@ -24,6 +24,7 @@ from cafenet.journal import Journal
 from cafenet.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
 from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
 from cafenet.options import NumProcesses, Positive, PositiveInt, Seed, check_options
+from cafenet.run_files import DETECTOR_CHECKPOINT
 
 PAPER_BATCH = 256
 """Images a step that the paper's rate belongs to."""
@@ -95,7 +96,7 @@ class _Trainer(SteppedTraining):
         )
         super().__init__(feed, team, config.epochs, config.checkpoint_every)
         self.detector, self.config, self.directory = detector, config, directory
-        self.checkpoint = None if directory is None else directory / "detector.pt"
+        self.checkpoint = None if directory is None else directory / DETECTOR_CHECKPOINT
         self.images_per_step = config.batch_size * config.accumulate * team.size
         if config.channels_last:
             detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -21,7 +21,7 @@ _CAPTIONS = {
 def comparison_html(comparison: Comparison) -> str:
     """The page."""
     lines = [text(line) + "." for line in sentences(comparison)]
-    missing = [f"{run.name}: {line}" for run in comparison.runs for line in run.missing()]
+    missing = [f"{run.name}: {line}" for run in comparison.runs for line in (*run.problems, *run.missing())]
     head = ["run", *comparison.keys, "method", "budget", "FLOPs", "accuracy", "time"]
     body = [
         row(cells(line, comparison.keys), "own" if line.row.method.startswith("CafeNet") else "")

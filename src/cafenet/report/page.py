@@ -10,6 +10,7 @@ from cafenet.report.drawing import duration
 from cafenet.report.figures import all_figures, points
 from cafenet.report.markup import data, document, figure_part, row, table, text
 from cafenet.report.records import RunRecord, read_run
+from cafenet.run_files import REPORT
 from cafenet.runs.results import Row, claims, count
 
 TITLES = {
@@ -29,7 +30,7 @@ TITLES = {
 
 def write_report(directory: Path) -> Path:
     """Write `report.html` into a run directory and return its path."""
-    path = directory / "report.html"
+    path = directory / REPORT
     write_text(path, report_html(read_run(directory)))
     return path
 
@@ -39,6 +40,7 @@ def report_html(run: RunRecord) -> str:
     parts = [
         f"<h1>{text(run.recipe.get('description') or run.name)}</h1>",
         _verdict(run),
+        *(f'<p class="missing">Damaged: {text(line)}.</p>' for line in run.problems),
         *(f'<p class="missing">Not there yet: {text(line)}.</p>' for line in run.missing()),
         _table(run),
         _widths(run),
@@ -132,7 +134,7 @@ def _recipe(run: RunRecord) -> str:
     }
     total = sum((manifest.get("seconds") or {}).values())
     if run.is_call:
-        settings = text(yaml.safe_dump(run.recipe["search"], sort_keys=False))
+        settings = text(yaml.safe_dump(run.recipe.get("search", {}), sort_keys=False))
         return f"<h2>Settings of cafenet.search</h2><details><summary>all</summary><pre>{settings}</pre></details>"
     command = f"cafenet run recipe.yaml --output {run.name}"
     recipe = text(yaml.safe_dump(run.recipe, sort_keys=False))

@@ -1,18 +1,27 @@
 """What lies in a run directory, read for people to look at; whatever is missing is said, not an error."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import optuna
-import yaml
 
-from cafenet.errors import RecipeError
+from cafenet.errors import RecipeError, RunFileError, StoreError
+from cafenet.run_files import (
+    DETECTION_RESULTS,
+    ENTRIES,
+    JOURNAL,
+    LOG,
+    MANIFEST,
+    RECIPE,
+    RESULTS,
+    SEARCH,
+    SPACE,
+    read_log,
+    read_what_is_left,
+)
 from cafenet.searching.storage import open_storage
 from cafenet.train import FULL_NETWORK
-
-JOURNAL = "trials.journal"
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,8 @@ class RunRecord:
     results: dict[str, Any] | None
     studies: list[StudyRecord] = field(default_factory=list)
     title: str = ""
+    problems: tuple[str, ...] = ()
+    """One sentence for each file that is damaged; what it holds is left out."""
 
     @property
     def name(self) -> str:
@@ -64,7 +75,7 @@ class RunRecord:
     @property
     def is_detection(self) -> bool:
         """Whether `cafenet detect` made it."""
-        return "detector" in self.recipe
+        return "detector" in self.recipe or "detectors" in (self.results or {})
 
     def missing(self) -> list[str]:
         """What the run has not come to, in words."""
@@ -76,11 +87,14 @@ class RunRecord:
             found.append("no supernet has been trained yet")
         if not any(study.trials for study in self.studies):
             found.append("no width has been scored yet")
-        if not self.entries:
+        if not self.entries and not self._is_damaged(ENTRIES.name):
             found.append("the search has not finished")
-        if self.results is None and not self.is_call:
+        if self.results is None and not self.is_call and not self._is_damaged(RESULTS.name):
             found.append("the final models are not all trained, so there is no table")
         return found
+
+    def _is_damaged(self, name: str) -> bool:
+        return any(f"{name} must hold" in problem for problem in self.problems)
 
 
 def study_places(path: Path) -> list[Path]:
@@ -88,7 +102,7 @@ def study_places(path: Path) -> list[Path]:
     return sorted(
         {
             file.parent
-            for name in ("log.jsonl", JOURNAL)
+            for name in (LOG, JOURNAL)
             for pattern in ("supernet*/**", "stage-*")
             for file in path.glob(f"{pattern}/{name}")
             if file.parent.name != FULL_NETWORK
@@ -97,36 +111,43 @@ def study_places(path: Path) -> list[Path]:
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read the directory of `cafenet run` or `cafenet.search`; only one without either's description is an error."""
+    """Read the directory of `cafenet run` or `cafenet.search`, as far as its files are whole; only one without any of
+    either's is an error."""
+    if not any((path / file.name).is_file() for file in (RECIPE, SEARCH, MANIFEST, ENTRIES, RESULTS)):
+        raise RecipeError(
+            f"{path} must be a run directory, but has no {RECIPE.name} of `cafenet run` and no {SEARCH.name} of "
+            "`cafenet.search`"
+        )
+    problems: list[str] = []
+    recipe = _recipe(path, problems)
+    if problems and not any((path / file.name).is_file() for file in (MANIFEST, ENTRIES, RESULTS, SPACE)):
+        raise RunFileError(problems[0])  # nothing is left, or it is no run at all
     return RunRecord(
         path=path,
-        recipe=_recipe(path),
-        manifest=_json(path / "manifest.json") or {},
-        space=_json(path / "space.json"),
-        entries=_json(path / "entries.json") or [],
-        results=_json(path / "results.json"),
+        recipe=recipe,
+        manifest=read_what_is_left(MANIFEST, path, problems) or {},
+        space=read_what_is_left(SPACE, path, problems),
+        entries=read_what_is_left(ENTRIES, path, problems) or [],
+        results=_results(path, recipe, problems),
         studies=[
-            StudyRecord(str(place.relative_to(path)), _lines(place / "log.jsonl"), read_trials(place / JOURNAL))
+            StudyRecord(
+                str(place.relative_to(path)), read_log(place / LOG, ("epoch", "loss")), _trials(place, problems)
+            )
             for place in study_places(path)
         ],
+        problems=tuple(problems),
     )
 
 
-def _recipe(path: Path) -> dict[str, Any]:
-    if (path / "recipe.yaml").is_file():
-        try:
-            recipe = yaml.safe_load((path / "recipe.yaml").read_text())
-        except yaml.YAMLError:
-            recipe = None
-        if not isinstance(recipe, dict):
-            raise RecipeError(f"{path / 'recipe.yaml'} must be the recipe of a run, but is not")
-        return recipe
-    called = _json(path / "search.json")
+def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
+    recipe: dict[str, Any] | None = read_what_is_left(RECIPE, path, problems)
+    if recipe is not None or (path / RECIPE.name).exists():
+        return recipe or {}
+    called = read_what_is_left(SEARCH, path, problems)
     if called is None:
-        raise RecipeError(
-            f"{path} must be a run directory, but has no recipe.yaml of `cafenet run` and no search.json of "
-            "`cafenet.search`"
-        )
+        if not problems:
+            problems.append(f"{path / RECIPE.name} is not there; {RECIPE.remedy}")
+        return {"called": True} if (path / SEARCH.name).exists() else {}
     settings = dict(called["settings"])
     return {
         "description": called["description"],
@@ -136,6 +157,25 @@ def _recipe(path: Path) -> dict[str, Any]:
         "search": {"budget": called["budget"], "metric": called["metric"], **settings},
         "called": True,
     }
+
+
+def _results(path: Path, recipe: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
+    """The table of a run or, if that is what the directory holds, of a detection run."""
+    of_detection: list[str] = []
+    found: dict[str, Any] | None = read_what_is_left(DETECTION_RESULTS, path, of_detection)
+    if found is None and "detector" in recipe:
+        problems += of_detection
+    elif found is None:
+        found = read_what_is_left(RESULTS, path, problems)
+    return found
+
+
+def _trials(place: Path, problems: list[str]) -> list[TrialRecord]:
+    try:
+        return read_trials(place / JOURNAL)
+    except StoreError as error:
+        problems.append(str(error))
+        return []
 
 
 def read_trials(journal: Path) -> list[TrialRecord]:
@@ -163,20 +203,3 @@ def read_trials(journal: Path) -> list[TrialRecord]:
                 )
             )
     return found
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.is_file() else None
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log; one that is being written is left out."""
-    if not path.is_file():
-        return []
-    lines = []
-    for line in path.read_text().splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            continue
-    return lines

@@ -1,6 +1,6 @@
 """A run's directory: its recipe and its manifest."""
 
-import json
+import logging
 import os
 import platform
 import subprocess
@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
-from cafenet.atomic import write_json, write_text
+from cafenet.atomic import put_aside, write_json, write_text
 from cafenet.checkpoint import differences
 from cafenet.config import Recipe
-from cafenet.errors import RecipeError
+from cafenet.errors import CafeNetError, RecipeError, RunFileError
 from cafenet.recipes import as_document, to_yaml
+from cafenet.run_files import MANIFEST, RECIPE, SEARCH, gone, read_file, read_if_there
+
+_log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 _PACKAGES = ("cafenet", "torch", "torchvision", "numpy", "scipy", "optuna", "jsonargparse")
@@ -31,13 +33,14 @@ class RunDirectory:
     """Where everything of one run lies; a second start of the same recipe, perhaps with more seeds, continues in it."""
 
     def __init__(self, path: Path, recipe: Recipe, command: list[str] | None = None) -> None:
-        self.path = path
-        self._manifest_path = path / "manifest.json"
+        self.path, self._recipe = path, recipe
+        self._command = sys.argv if command is None else command
+        self._manifest_path = path / MANIFEST.name
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._check_recipe(recipe)
-            write_text(path / "recipe.yaml", to_yaml(recipe))
-            self._start(recipe, sys.argv if command is None else command)
+            write_text(path / RECIPE.name, to_yaml(recipe))
+            self._write_manifest({})
         except OSError as error:
             raise RecipeError(
                 f"the run directory {path} must be writable, but: {error.strerror or error}; give another --output"
@@ -47,34 +50,45 @@ class RunDirectory:
     def timed(self, step: str) -> Iterator[None]:
         """Add the time spent inside to the manifest, also if it ends in an error, which is noted beside it."""
         start = time.monotonic()
-        stopped = None
         try:
             yield
         except BaseException as error:
-            stopped = {"step": step, "reason": str(error) or type(error).__name__}
+            if self._is_removed and isinstance(error, (OSError, CafeNetError)):
+                raise gone(self.path) from error
+            if not self._is_removed:
+                self._note(step, start, {"step": step, "reason": str(error) or type(error).__name__})
             raise
-        finally:
-            manifest = json.loads(self._manifest_path.read_text())
-            seconds = manifest["seconds"].get(step, 0.0) + time.monotonic() - start
-            manifest["seconds"][step] = round(seconds, 3)
-            write_json(self._manifest_path, manifest | {"stopped": stopped})
+        self._note(step, start, None)
+
+    @property
+    def _is_removed(self) -> bool:
+        """Whether somebody has removed the directory; writing a file into it may have made a part of it again."""
+        return not (self.path / RECIPE.name).exists() and not self._manifest_path.exists()
+
+    def _note(self, step: str, start: float, stopped: dict[str, str] | None) -> None:
+        if self._is_removed:
+            raise gone(self.path)
+        seconds = self._manifest()["seconds"]
+        total = seconds.get(step, 0.0) + time.monotonic() - start
+        self._write_manifest({"seconds": {**seconds, step: round(total, 3)}, "stopped": stopped})
 
     def finish(self) -> None:
         """Note that the run is complete."""
-        manifest = json.loads(self._manifest_path.read_text())
-        write_json(self._manifest_path, manifest | {"finished": _now()})
+        self._write_manifest({"finished": _now()})
 
     def _check_recipe(self, recipe: Recipe) -> None:
-        path = self.path / "recipe.yaml"
-        if not path.exists():
-            if (self.path / "search.json").exists():
+        before = read_if_there(RECIPE, self.path)
+        if before is None:
+            if (self.path / SEARCH.name).exists():
                 raise RecipeError(f"{self.path} holds what cafenet.search found, no run; give another --output")
             return
-        try:
-            before = dict(yaml.safe_load(path.read_text()))
-        except (yaml.YAMLError, TypeError, ValueError) as error:
-            raise RecipeError(f"{path} must be the recipe of a run, but is not; give another --output") from error
         now = as_document(recipe)
+        missing = [key for key in now if key not in before]
+        if missing:  # a cut-off YAML file is often one, too
+            raise RunFileError(
+                f"{self.path / RECIPE.name} must hold {RECIPE.holds}, but it has no {', '.join(missing)}; "
+                f"{RECIPE.remedy}"
+            )
         for document in (before, now):
             for key in WITHOUT_EFFECT:
                 document.pop(key, None)
@@ -87,19 +101,32 @@ class RunDirectory:
                 "undo the change to continue this run"
             )
         if has_more_seeds:
-            write_json(self._manifest_path, json.loads(self._manifest_path.read_text()) | {"finished": None})
+            self._write_manifest({"finished": None})
 
-    def _start(self, recipe: Recipe, command: list[str]) -> None:
+    def _write_manifest(self, changes: dict[str, Any]) -> None:
+        is_there = self._manifest_path.exists()
+        manifest = self._manifest()
+        if changes or not is_there or not self._manifest_path.exists():  # it may have been put aside
+            write_json(self._manifest_path, manifest | changes)
+
+    def _manifest(self) -> dict[str, Any]:
+        """The manifest so far; a new one if there is none, or one that is damaged, which is put aside."""
         if self._manifest_path.exists():
-            return
-        manifest = {
+            try:
+                found: dict[str, Any] = read_file(MANIFEST, self.path)
+                return found
+            except RunFileError as error:
+                aside = put_aside(self._manifest_path)
+                problem = str(error).partition("; ")[0]
+                _log.warning("%s; a new one is written, and the damaged one kept as %s", problem, aside.name)
+        return {
             "format": "cafenet-run",
             "format_version": FORMAT_VERSION,
             "started": _now(),
             "finished": None,
             "stopped": None,
-            "command": command,
-            "seed": recipe.seed,
+            "command": self._command,
+            "seed": self._recipe.seed,
             "versions": {"python": platform.python_version(), **_versions()},
             "git_revision": _git_revision(),
             "hardware": {
@@ -111,7 +138,6 @@ class RunDirectory:
             },
             "seconds": {},
         }
-        write_json(self._manifest_path, manifest)
 
 
 def _take_over_seeds(before: dict[str, Any], now: dict[str, Any]) -> bool:

@@ -1,9 +1,9 @@
 """The methods of a run's table and the channels that each of them found: searches and baselines alike."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cafenet.atomic import write_json
 from cafenet.errors import RecipeError
 from cafenet.evaluate import evaluate
 from cafenet.retrain import train_model
+from cafenet.run_files import ENTRIES, VALIDATION, read_if_there
 from cafenet.runs.workload import Workload
 from cafenet.searching.algorithm import METHODS
 from cafenet.searching.budget import Budget
@@ -40,18 +41,24 @@ class Entry:
 def write_entries(entries: list[Entry], directory: Path) -> None:
     """Keep what every method found."""
     document = [{**asdict(entry), "supernet": entry.supernet and entry.supernet.name} for entry in entries]
-    write_json(directory / "entries.json", document)
+    write_json(directory / ENTRIES.name, document)
 
 
 def read_entries(directory: Path) -> list[Entry]:
     """What the methods of a run found."""
-    path = directory / "entries.json"
-    if not path.exists():
-        raise RecipeError(f"{directory} must hold a finished search, but has no entries.json; see `cafenet run`")
+    found = read_if_there(ENTRIES, directory)
+    if found is None:
+        raise RecipeError(f"{directory} must hold a finished search, but has no {ENTRIES.name}; see `cafenet run`")
+    known = [field.name for field in fields(Entry)]
     return [
-        Entry(**{**entry, "supernet": entry["supernet"] and directory / entry["supernet"]})
-        for entry in json.loads(path.read_text())
+        Entry(**{name: entry[name] for name in known if name in entry} | {"supernet": _supernet(entry, directory)})
+        for entry in found
     ]
+
+
+def _supernet(entry: dict[str, Any], directory: Path) -> Path | None:
+    name = entry.get("supernet")
+    return directory / name if isinstance(name, str) else None
 
 
 def searched_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
@@ -114,7 +121,7 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
             title=f"random width {number + 1} of {len(rows)}",
         )
         scores.append(evaluate(trained, workload.loader(workload.validation))["accuracy"])
-        write_json(place / "validation.json", {"accuracy": scores[-1]})
+        write_json(place / VALIDATION, {"accuracy": scores[-1]})
     return Entry("Random", budget.text, _leading(workload, rows[int(np.argmax(scores))], budget), max(scores))
 
 

@@ -1,31 +1,36 @@
 """Final models: every entry trained alike, for every seed, evaluated once on the test set, saved."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from cafenet.atomic import write_json
-from cafenet.checkpoint import FORMAT, restoring
-from cafenet.errors import RecipeError
+from cafenet.checkpoint import load_checkpoint, restoring
+from cafenet.errors import RecipeError, RunFileError, SlimFileError
 from cafenet.evaluate import evaluate
+from cafenet.loop import WITHOUT_EFFECT
+from cafenet.recipes import as_document
 from cafenet.retrain import train_model
+from cafenet.run_files import EVALUATION, SLIM, SUPERNET_CHECKPOINT, model_place
 from cafenet.runs.entries import Entry
+from cafenet.runs.identity import begin_training, digest_of_file, keep_evaluation, kept_evaluation
 from cafenet.runs.workload import Workload
 from cafenet.slim_file import load, save
 from cafenet.trainer import restore_constants
 
+_ORIGINAL = Entry("Original", "", None)
+
 
 def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) -> dict[str, Any]:
     """Train (or continue) one entry with one seed; returns its evaluation on the test set."""
-    place = directory / "models" / entry.key / f"seed-{seed}"
-    evaluation = place / "evaluation.json"
-    if evaluation.exists():
-        found: dict[str, Any] = json.loads(evaluation.read_text())
+    place = model_place(directory, entry.key, seed)
+    identity = _identity(workload, entry, seed, directory)
+    tested = {**identity, "test_data": workload.data_digests["test"]}
+    found = kept_evaluation(EVALUATION, place, place / SLIM, tested)
+    if found is not None:
         return found
+    begin_training(place, identity)
     config = replace(workload.recipe.retrain.train, seed=seed)
     teacher = _teacher(workload, entry, seed, directory)
     trained = train_model(
@@ -40,21 +45,43 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
         quiet=workload.quiet,
         title=f"{entry.method} {entry.budget} seed {seed}".replace("  ", " "),
     )
-    save(trained, place / "slim.pt")
+    save(trained, place / SLIM)
     result = evaluate(trained, workload.loader(workload.test), loss=workload.recipe.loss)
-    write_json(evaluation, result)
+    keep_evaluation(EVALUATION, place, place / SLIM, tested, result)
     return result
+
+
+def _identity(workload: Workload, entry: Entry, seed: int, directory: Path) -> dict[str, Any]:
+    """What the training of an entry depends on."""
+    recipe = workload.recipe
+    options = as_document(recipe.retrain)
+    del options["seeds"]
+    for name in ("seed", *WITHOUT_EFFECT):
+        options["train"].pop(name, None)
+    begins_with: dict[str, Any] = {}
+    if recipe.retrain.start == "supernet" and entry.supernet is not None:
+        begins_with["supernet"] = digest_of_file(entry.supernet / SUPERNET_CHECKPOINT)
+    if recipe.retrain.teacher == "original" and entry.channels is not None:
+        begins_with["teacher"] = digest_of_file(_of_original(directory, seed))
+    return {
+        "model": as_document(recipe.model),
+        "loss": recipe.loss,
+        "retrain": options,
+        "augmentation": as_document(recipe.data.augmentation),
+        "seed": seed,
+        "channels": entry.channels,
+        "train_data": workload.data_digests["train"],
+        **begins_with,
+    }
 
 
 def start_of(workload: Workload, entry: Entry, seed: int) -> nn.Module:
     """The untrained model of an entry: fresh weights of that seed, or the supernet's where the recipe says so."""
     weights = workload.build(seed)
     if workload.recipe.retrain.start == "supernet" and entry.supernet is not None:
-        path = entry.supernet / "supernet.pt"
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        path = entry.supernet / SUPERNET_CHECKPOINT
+        content = load_checkpoint(path)
         with restoring(path):
-            if content["format"] != FORMAT:
-                raise ValueError(f"its format is {content['format']!r:.40}")
             weights.load_state_dict(content["model"])
             restore_constants(weights, content)
     return (
@@ -64,7 +91,11 @@ def start_of(workload: Workload, entry: Entry, seed: int) -> nn.Module:
 
 def load_final(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn.Module:
     """A final model that was trained before."""
-    return load(directory / "models" / entry.key / f"seed-{seed}" / "slim.pt", workload.model)
+    path = model_place(directory, entry.key, seed) / SLIM
+    try:
+        return load(path, workload.model)
+    except SlimFileError as error:
+        raise RunFileError(f"{error}; remove it, and `cafenet run` writes it anew from the checkpoint") from error
 
 
 def _whole(workload: Workload, weights: nn.Module) -> nn.Module:
@@ -78,7 +109,13 @@ def _teacher(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn
         return None
     if name != "original":
         return workload.teacher()
-    original = Entry("Original", "", None)
-    if not (directory / "models" / original.key / f"seed-{seed}" / "slim.pt").exists():
+    _of_original(directory, seed)
+    return load_final(workload, _ORIGINAL, seed, directory)
+
+
+def _of_original(directory: Path, seed: int) -> Path:
+    """The file of the trained original network."""
+    path = model_place(directory, _ORIGINAL.key, seed) / SLIM
+    if not path.exists():
         raise RecipeError("retrain.teacher original needs baselines.original true, but it is false")
-    return load_final(workload, original, seed, directory)
+    return path

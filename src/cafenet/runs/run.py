@@ -1,16 +1,16 @@
 """Algorithm 1 of the paper from start to end, in steps that can each be stopped and continued."""
 
 import logging
-import shutil
 from pathlib import Path
 from typing import Literal
 
-from cafenet.atomic import write_json
+from cafenet.atomic import copy_directory, write_json
 from cafenet.calling import RECORD
 from cafenet.config import Recipe
 from cafenet.description import describe_space
 from cafenet.distributed import processes
 from cafenet.extract import SlimRecord
+from cafenet.run_files import RESULTS, SPACE
 from cafenet.runs.directory import RunDirectory
 from cafenet.runs.entries import Entry, baseline_entries, searched_entries, write_entries
 from cafenet.runs.finals import final_model, load_final
@@ -39,7 +39,7 @@ def run_recipe(
     workload.keep_latencies()
     bins = build_bins(workload.space, recipe.supernet)
     attributes = workload.test.classes if workload.test.is_multi_label else None
-    write_json(directory / "space.json", describe_space(workload.space, bins, attributes))
+    write_json(directory / SPACE.name, describe_space(workload.space, bins, attributes))
     _say_what(workload)
     with place.timed("train"):
         _train(workload, directory)
@@ -61,7 +61,7 @@ def run_recipe(
         return []
     with place.timed("evaluate"):
         rows = [_row(workload, entry, directory) for entry in entries]
-        write_json(directory / "results.json", as_document(rows, recipe.reference))
+        write_json(directory / RESULTS.name, as_document(rows, recipe.reference))
     place.finish()
     return rows
 
@@ -97,10 +97,7 @@ def _train(workload: Workload, directory: Path) -> None:
 def _copy_once(source: Path, target: Path) -> None:
     """The full network that one supernet began with, for another that begins with the same."""
     if processes().is_first and source.exists() and not target.exists():
-        temporary = target.with_name(f"{target.name}.tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(source, temporary)
-        temporary.rename(target)
+        copy_directory(source, target)
 
 
 def _row(workload: Workload, entry: Entry, directory: Path) -> Row:

@@ -20,6 +20,8 @@ from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.paper import frozen_by_default
 from cafenet.retrain import check_plain_training
+from cafenet.run_files import LATENCY
+from cafenet.runs.identity import digest_of_data
 from cafenet.searching.algorithm import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
@@ -37,7 +39,7 @@ class Workload:
     def __init__(self, recipe: Recipe, directory: Path | None = None, *, quiet: bool = False) -> None:
         """directory: of the run; what was measured there before is not measured again."""
         self.recipe, self.quiet = recipe, quiet
-        self._latency_file = None if directory is None else directory / "latency.json"
+        self._latency_file = None if directory is None else directory / LATENCY
 
     def check(self) -> None:
         """Everything that can be known before long work: names, data, labels, options, budgets, the smallest subnet."""
@@ -211,6 +213,11 @@ class Workload:
     @property
     def test(self) -> ImageData:
         return self._data[1]
+
+    @cached_property
+    def data_digests(self) -> dict[str, str]:
+        """Short names for the content of what final models learn from and are tested on."""
+        return {"train": digest_of_data(self.whole_train), "test": digest_of_data(self.test)}
 
     @cached_property
     def _halves(self) -> tuple[ImageData, ImageData]:

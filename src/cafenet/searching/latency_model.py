@@ -9,7 +9,6 @@ full width and 1.5 ms at half its FLOPs is estimated as 1 ms + 1 ms x FLOPs / fu
 import json
 import os
 import platform
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
+from cafenet.atomic import write_text
 from cafenet.bins import Bins
 from cafenet.calling import call_arguments
 from cafenet.cost import FloatArray, IntArray
@@ -177,14 +177,7 @@ def _read(
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file in one move."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, **content}))
-        temporary.replace(path)
+        write_text(path, json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, **content}))
     except OSError as error:
         raise BudgetError(f"latencies must be written to {path}, but: {error}; use another path") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)

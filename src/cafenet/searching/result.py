@@ -88,4 +88,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _unreadable(path: Path, error: Exception) -> StoreError:
-    return StoreError(f"{path} must be a search result of this version, but: {error}")
+    return StoreError(
+        f"{path} must be a search result of this version, but: {error or 'it is damaged'}; remove it, and the search "
+        "makes it anew from its scores"
+    )

@@ -1,11 +1,12 @@
 """Optuna's storages, opened so that a killed process blocks nobody.
 
 A journal file is the default. Its lock is the operating system's, which a dead process does not keep, and a last line
-that a crash tore is cut off before the next one is written.
+that a crash tore is cut off before the next one is written. Of a journal that is damaged before its end, the good lines
+are kept (see `salvage`).
 """
 
-import fcntl
 import json
+import logging
 import os
 import re
 import time
@@ -13,14 +14,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 from optuna.storages.journal import BaseJournalBackend
 
+from cafenet.atomic import keep_as, name_aside, write_bytes
 from cafenet.errors import StoreError
+from cafenet.locks import locked
+from cafenet.searching.salvage import Salvaged, decoded, salvaged
 
 CONNECT_SECONDS = 10
+
+_log = logging.getLogger(__name__)
 
 _OPENING = b'{"op_code":'
 _MOST_CHECKED = 65536
@@ -39,7 +45,7 @@ def open_storage(storage: str | Path, *, is_read_only: bool = False) -> BaseStor
     try:
         if not is_read_only:
             path.parent.mkdir(parents=True, exist_ok=True)
-        return JournalStorage(JournalFile(path, "rb" if is_read_only else "a+b"))
+        return JournalStorage(_ReadJournal(path) if is_read_only else JournalFile(path))
     except (OSError, ValueError, KeyError) as error:
         raise StoreError(f"the journal {path} must be a readable and writable journal file, but: {error}") from error
 
@@ -86,13 +92,17 @@ def without_password(storage: str | Path) -> str:
 class JournalFile(BaseJournalBackend):
     """One operation a line. Reading goes on where it stopped; a line without an end is not there yet."""
 
-    def __init__(self, path: Path, mode: str = "a+b") -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._offsets = [0]
         """Where line n begins, as far as lines were read."""
-        with path.open(mode) as file:  # fails at once where it cannot be written, if it is to be
-            file.seek(0)
+        path.open("ab").close()  # fails at once where it cannot be written
+        with _opened(path) as file:
             _check_start(file.readline(_MOST_CHECKED), path)
+            file.seek(0)
+            found = salvaged(file.readlines(), path)
+            if found.num_damaged:
+                _mend(path, found)
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
         """The operations from that number on."""
@@ -105,57 +115,100 @@ class JournalFile(BaseJournalBackend):
                 if number + 1 == len(self._offsets):
                     self._offsets.append(self._offsets[number] + len(line))
                 if number >= log_number_from:
-                    yield _decoded(line, number, self._path)
+                    yield self._decoded(line, number)
                 number += 1
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Write operations in one piece."""
         lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
         try:
-            with self._path.open("r+b") as file, _locked(file.fileno()):
-                end = _end_of_last_line(file.fileno())
+            with _opened(self._path) as file:
+                end = _end_of_last_line(file)
                 file.truncate(end)
                 file.seek(end)
                 file.write(lines)
                 file.flush()
                 os.fsync(file.fileno())
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{self._path} must stay where it is while it is used, but was removed; start the search again"
+            ) from error
         except OSError as error:
             with_reason = f"{self._path} cannot be written: {error}; what was scored before is kept"
             raise StoreError(with_reason) from error
+
+    def _decoded(self, line: bytes, number: int) -> dict[str, Any]:
+        log = decoded(line)
+        if log is None:  # it was whole when the journal was opened
+            raise StoreError(
+                f"line {number + 1} of {self._path} was damaged meanwhile; start the search again, which keeps the rest"
+            )
+        return log
+
+
+class _ReadJournal(BaseJournalBackend):
+    """The good lines of a journal that nothing is written to, as they were when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            _check_start(file.readline(_MOST_CHECKED), path)
+            file.seek(0)
+            self._logs = list(salvaged(file.readlines(), path).logs)
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """The operations from that number on."""
+        yield from self._logs[log_number_from:]
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Nothing may be written."""
+        raise StoreError("a journal that was opened for reading must not be written to")
+
+
+def _mend(path: Path, found: Salvaged) -> None:
+    """Replace a damaged journal by its good lines; what it was is kept beside it."""
+    aside = name_aside(path)
+    keep_as(path, aside)
+    lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in found.logs)
+    write_bytes(path, lines.encode())
+    _log.warning(
+        "%s is damaged in %d of its lines: %d trials are lost and are scored again if they are needed; the other lines "
+        "are kept, and the damaged file as %s",
+        path,
+        found.num_damaged,
+        found.num_lost,
+        aside.name,
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file under its lock; if it was replaced while we waited, the new one."""
+    while True:
+        with path.open("r+b") as file, locked(file, path):
+            if _is_still(file, path):
+                yield file
+                return
+
+
+def _is_still(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is what lies at a path."""
+    return os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def _check_start(start: bytes, path: Path) -> None:
     """A first line without an end is cut off later, so it must be a journal's: the path may be a mistake."""
     if not start.endswith(b"\n") and start[: len(_OPENING)] != _OPENING[: len(start)]:
-        raise StoreError(f"{path} must be a journal, but is not; use another path")
+        raise StoreError(f"{path} must be a journal, but is not; use another path, or remove it")
 
 
-def _decoded(line: bytes, number: int, path: Path) -> dict[str, Any]:
-    try:
-        log: dict[str, Any] = json.loads(line)
-    except ValueError as error:
-        raise StoreError(f"line {number + 1} of {path} must be a journal's, but is not; use another path") from error
-    if not isinstance(log, dict) or not {"op_code", "worker_id"} <= log.keys():
-        raise StoreError(f"line {number + 1} of {path} must be a journal's, but is not; use another path")
-    return log
-
-
-def _end_of_last_line(descriptor: int) -> int:
+def _end_of_last_line(file: IO[bytes]) -> int:
     """The size of the file without a torn last line."""
-    end = os.fstat(descriptor).st_size
+    end = file.seek(0, os.SEEK_END)
     while end > 0:
         start = max(0, end - 65536)
-        found = os.pread(descriptor, end - start, start).rfind(b"\n")
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
         if found >= 0:
             return start + found + 1
         end = start
     return 0
-
-
-@contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -18,7 +18,7 @@ from cafenet.bins import IntArray
 from cafenet.errors import BudgetError
 from cafenet.examples import Data
 from cafenet.importance import constants
-from cafenet.interrupts import graceful_stop
+from cafenet.interrupts import Stopped, graceful_stop
 from cafenet.journal import Journal
 from cafenet.metrics import Metric
 from cafenet.options import PositiveInt, Range, Rising, Seed, Share, check_arguments, check_options
@@ -262,7 +262,7 @@ def _usage(feasible: Feasible, taken: IntArray, measured: Mapping[str, float]) -
 def _stop(stopped: list[str]) -> None:
     """End the search where a signal has come."""
     if stopped:
-        raise KeyboardInterrupt(f"stopped by {stopped[0]}; scores are kept, start again to continue")
+        raise Stopped(f"stopped by {stopped[0]}; scores are kept, start again to continue", stopped[0])
 
 
 class _Progress:

@@ -5,17 +5,20 @@ import os
 import pickle
 import signal
 import tempfile
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import spawn
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cafenet import parent
+from cafenet.atomic import write_torch
 from cafenet.errors import ModelNameError, StoreError
 from cafenet.models.factory import import_source, imported_files
+from cafenet.run_files import JOURNAL
 from cafenet.searching.budget import Budget
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ def shared_storage(storage: str | Path | None, num_workers: int) -> Iterator[str
         yield storage
         return
     with tempfile.TemporaryDirectory() as directory:
-        yield Path(directory) / "trials.journal"
+        yield Path(directory) / JOURNAL
 
 
 @contextmanager
@@ -50,11 +53,12 @@ def local_workers(
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "search.pt"
         _save(search, path)
-        args = (path, imported_files(), budget, storage, study, num_threads)
+        args = (os.getpid(), path, imported_files(), budget, storage, study, num_threads)
         helpers = [context.Process(target=_help, args=args, daemon=True) for _ in range(num_workers - 1)]
         try:
-            for helper in helpers:
-                helper.start()
+            with _ending_with_this_process():
+                for helper in helpers:
+                    helper.start()
             torch.set_num_threads(num_threads)
             yield
         finally:
@@ -73,7 +77,10 @@ def local_workers(
 
 def _save(search: "WidthSearch", path: Path) -> None:
     try:
-        torch.save(search, path)
+        write_torch(path, search)
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"a search must be handed to its workers in {path.parent}, but: {reason}") from error
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise StoreError(
             f"with several workers, the model and the metric must be importable by name, but: {error}; define them in "
@@ -81,10 +88,44 @@ def _save(search: "WidthSearch", path: Path) -> None:
         ) from error
 
 
-def _help(path: Path, files: Sequence[str], budget: Budget, storage: str | Path, study: str, num_threads: int) -> None:
-    """What a helper runs; files: those by which the model or the metric was imported."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the caller ends this one
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+@contextmanager
+def _ending_with_this_process() -> Iterator[None]:
+    """Processes that are started inside end with this one from their first moment on, and leave Ctrl-C to it.
+
+    A helper imports for seconds before it runs anything of ours, so it is told so on its command line. A Ctrl-C goes to
+    all processes of a terminal; a blocked signal stays blocked in a new process.
+    """
+    command_line = spawn.get_command_line
+
+    def with_parent(**options: Any) -> list[str]:
+        command = command_line(**options)
+        if "-c" in command:  # else the program is one frozen file
+            first = f"import runpy; runpy.run_path({parent.__file__!r})['end_with_parent']({os.getpid()}); "
+            command[command.index("-c") + 1] = first + command[command.index("-c") + 1]
+        return command
+
+    with ExitStack() as stack:
+        if hasattr(signal, "pthread_sigmask"):
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        stack.callback(setattr, spawn, "get_command_line", command_line)
+        spawn.get_command_line = with_parent
+        yield
+
+
+def _help(
+    caller: int,
+    path: Path,
+    files: Sequence[str],
+    budget: Budget,
+    storage: str | Path,
+    study: str,
+    num_threads: int,
+) -> None:
+    """What a helper runs; caller: the process that it ends with; files: those by which the model or the metric was
+    imported."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent.end_with_parent(caller)
     torch.set_num_threads(num_threads)
     with ExitStack() as stack:
         for file in files:
@@ -92,11 +133,3 @@ def _help(path: Path, files: Sequence[str], budget: Budget, storage: str | Path,
                 stack.enter_context(import_source(file))
         search: WidthSearch = torch.load(path, mmap=True, weights_only=False)  # written by who started this process
         search.help(budget, storage, study)
-
-
-def _end_with_parent() -> None:
-    """Nobody ends this process when its parent is killed; its claim is given up by whoever goes on with the study."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

@@ -1,0 +1,221 @@
+"""The files of a run directory: their names, what each must hold, and the one way in which all of them are read.
+
+A damaged file is named, with what it should hold and what to do about it. Whoever only looks, as a report does, reads
+what is left.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cafenet.errors import RunFileError, first_line
+
+_Number = (int, float)
+_OrNone = type(None)
+_AGAIN = "remove it, and the same command writes it anew"
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file of plain values: its name, what it holds, its shape, and what to do if it is damaged.
+
+    A shape is a type (or several), a list of a shape, or a dictionary of the keys that must be there:
+    `{"rows": [{"method": str}]}`.
+    """
+
+    name: str
+    holds: str
+    shape: Any
+    remedy: str = _AGAIN
+
+
+RECIPE = RunFile(
+    "recipe.yaml", "the recipe of a run", {}, "put this run's own recipe in its place, or use another directory"
+)
+MANIFEST = RunFile("manifest.json", "when a run began and how long its steps took", {"seconds": dict})
+SPACE = RunFile(
+    "space.json",
+    "the width groups of a model",
+    {"groups": [{"name": str, "layers": list, "channels": int, "bin_size": int, "num_bins": int}], "frozen": list},
+)
+ENTRIES = RunFile(
+    "entries.json",
+    "what the methods of a run found",
+    [{"method": str, "budget": str, "channels": (dict, _OrNone), "search_score": (*_Number, _OrNone)}],
+)
+RESULTS = RunFile(
+    "results.json",
+    "the table of a run",
+    {
+        "rows": [
+            {
+                "method": str,
+                "budget": str,
+                "flops": _Number,
+                "params": _Number,
+                "latency_ms": _Number,
+                "accuracies": list,
+                "search_score": (*_Number, _OrNone),
+                "widths": dict,
+            }
+        ]
+    },
+)
+DETECTION_RESULTS = RunFile(
+    "results.json",
+    "the table of a detection run",
+    {
+        "detectors": [
+            {
+                "backbone": str,
+                "key": str,
+                "framework": str,
+                "pretraining": str,
+                "flops": _Number,
+                "params": _Number,
+                "seeds": list,
+                "scores": list,
+                "per_class": list,
+            }
+        ],
+        "reference": list,
+    },
+)
+EVALUATION = RunFile(
+    "evaluation.json", "a model's accuracy on the test set", {"accuracy": _Number, "num_examples": int}
+)
+DETECTION_EVALUATION = RunFile(
+    "evaluation.json",
+    "a detector's average precision on the test set",
+    {"mAP": (*_Number, _OrNone), "per_class": dict, "curves": dict},
+)
+DETECTIONS = RunFile(
+    "detections.json",
+    "what a detector found",
+    [{"image_id": (int, str), "category_id": int, "score": _Number, "bbox": list}],
+)
+SAMPLES = RunFile(
+    "samples.json", "images for the report", {"classes": list, "categories": list, "images": [{"boxes": list}]}
+)
+SEARCH = RunFile(
+    "search.json",
+    "the settings of cafenet.search",
+    {"description": str, "budget": str, "metric": str, "settings": {"supernet": dict, "training": dict}},
+    "remove it and give the same options (stages, too) as before, or use another directory",
+)
+LATENCIES = RunFile(
+    "latencies.json",
+    "the latencies that a search began with",
+    {"asked": dict, "measured": {"limit_ms": _Number, "full_ms": _Number}},
+    "remove it to measure anew, or use another directory",
+)
+START = RunFile(
+    "start.json", "what a training began with", dict, "remove its directory to train anew, or use another one"
+)
+
+LOG = "log.jsonl"
+JOURNAL = "trials.journal"
+LATENCY = "latency.json"
+VALIDATION = "validation.json"
+REPORT = "report.html"
+SLIM = "slim.pt"
+SUPERNET_CHECKPOINT = "supernet.pt"
+MODEL_CHECKPOINT = "model.pt"
+DETECTOR_CHECKPOINT = "detector.pt"
+MODELS = "models"
+SAMPLE_IMAGES = "samples"
+
+
+def model_place(directory: Path, key: str, seed: int) -> Path:
+    """The directory of a final model: `models/50pct-uniform/seed-0`."""
+    return directory / MODELS / key / f"seed-{seed}"
+
+
+def result_name(algorithm: str, budget: str) -> str:
+    """The file of what an algorithm found for a budget: `result-trend-50-.json` of "50%"."""
+    plain = "".join(character if character.isalnum() or character == "." else "-" for character in budget)
+    return f"result-{f'{algorithm}-{plain}'.strip('-')}.json"
+
+
+def read_file(file: RunFile, directory: Path) -> Any:
+    """The content of a file in a directory; it must be there and be whole."""
+    path = directory / file.name
+    problem = "is not there"
+    if path.exists():
+        content, problem = _content(path, file.shape)
+        if not problem:
+            return content
+    raise RunFileError(f"{path} must hold {file.holds}, but {problem}; {file.remedy}")
+
+
+def read_if_there(file: RunFile, directory: Path) -> Any:
+    """The same; None if there is no such file."""
+    return read_file(file, directory) if (directory / file.name).exists() else None
+
+
+def read_what_is_left(file: RunFile, directory: Path, problems: list[str]) -> Any:
+    """The same for whoever only looks: None of a damaged file, too, which is added to `problems`."""
+    try:
+        return read_if_there(file, directory)
+    except RunFileError as error:
+        problems.append(str(error))
+        return None
+
+
+def gone(directory: Path) -> RunFileError:
+    """The error of a directory that was removed while something was written to it."""
+    return RunFileError(
+        f"the directory {directory} must stay while it is used, but was removed or moved away; put it back to go on "
+        "from its last checkpoint, or start again from the beginning"
+    )
+
+
+def read_log(path: Path, keys: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The whole lines of a log that have numbers under these keys; a torn or damaged one is left out."""
+    if not path.is_file():
+        return []
+    lines = []
+    for line in path.read_bytes().splitlines():
+        try:
+            content = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(content, dict) and all(isinstance(content.get(key), _Number) for key in keys):
+            lines.append(content)
+    return lines
+
+
+def _content(path: Path, shape: Any) -> tuple[Any, str]:
+    """What a file holds, and what is wrong with it, if something is."""
+    try:
+        raw = path.read_bytes()
+        content = yaml.safe_load(raw) if path.suffix == ".yaml" else json.loads(raw)
+    except OSError as error:
+        return None, f"cannot be read ({error.strerror})"
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        return None, "is empty" if not raw.strip() else f"is damaged ({first_line(error)})"
+    return content, _fault(content, shape, "it")
+
+
+def _fault(value: Any, shape: Any, place: str) -> str:
+    """Where a value first differs from its shape, in words; nothing if it does not."""
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return f"{place} is no dictionary"
+        missing = [key for key in shape if key not in value]
+        if missing or not value:
+            return f"{place} has no {', '.join(missing)}" if missing else f"{place} is empty"
+        faults = [_fault(value[key], inner, key) for key, inner in shape.items()]
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{place} is no list"
+        faults = [_fault(each, shape[0], f"{place}[{number}]") for number, each in enumerate(value)]
+    else:
+        kinds = shape if isinstance(shape, tuple) else (shape,)
+        names = " or ".join("none" if kind is _OrNone else kind.__name__ for kind in kinds)
+        return "" if isinstance(value, kinds) else f"{place} is no {names}"
+    return next((fault for fault in faults if fault), "")

@@ -1,0 +1,162 @@
+"""What can be kept of a journal that is damaged before its end.
+
+Optuna numbers trials by the order of the lines that make them. So where such a line may be lost, later lines that speak
+of a trial by its number are kept only if it is certain which one they mean: a trial that was made before the first
+damage, or the one that the same worker made since the last. A score is never given to another width than its own.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from optuna.storages.journal._storage import JournalOperation
+from optuna.trial import TrialState
+
+from cafenet.errors import StoreError
+
+_OF_STUDY = (
+    JournalOperation.DELETE_STUDY,
+    JournalOperation.SET_STUDY_USER_ATTR,
+    JournalOperation.SET_STUDY_SYSTEM_ATTR,
+    JournalOperation.CREATE_TRIAL,
+)
+_OF_TRIAL = (
+    JournalOperation.SET_TRIAL_PARAM,
+    JournalOperation.SET_TRIAL_STATE_VALUES,
+    JournalOperation.SET_TRIAL_INTERMEDIATE_VALUE,
+    JournalOperation.SET_TRIAL_USER_ATTR,
+    JournalOperation.SET_TRIAL_SYSTEM_ATTR,
+)
+_SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """The lines that are kept, and how much is not."""
+
+    logs: tuple[dict[str, Any], ...]
+    num_damaged: int
+    """Lines that are no journal's."""
+    num_lost: int
+    """Trials that are missing: one for each damaged line, and those that no line means for certain."""
+
+
+def decoded(line: bytes) -> dict[str, Any] | None:
+    """The operation in a line, None if it is damaged."""
+    try:
+        log = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(log, dict) or not {"op_code", "worker_id"} <= log.keys():
+        return None
+    return log if _needed(log["op_code"]) <= log.keys() else None
+
+
+def salvaged(lines: Sequence[bytes], path: Path) -> Salvaged:
+    """The operations of a journal's lines, all of them or what is certain; a file without any is none of ours.
+
+    A last line without an end is left out, since it is being written or was torn.
+    """
+    whole = [line for line in lines if line.endswith(b"\n")]
+    logs = [decoded(line) for line in whole]
+    good = tuple(log for log in logs if log is not None)
+    if whole and not good:
+        raise StoreError(f"{path} must be a journal, but is not; use another path, or remove it")
+    if len(good) == len(logs):
+        return Salvaged(good, 0, 0)
+    keeper = _Keeper()
+    for log in logs:
+        keeper.take(log)
+    return Salvaged(tuple(keeper.kept), len(logs) - len(good), keeper.num_lost)
+
+
+@dataclass
+class _Keeper:
+    """Goes through the lines of a damaged journal and keeps those whose meaning is certain."""
+
+    kept: list[dict[str, Any]] = field(default_factory=list)
+    num_lost: int = 0
+    num_damaged: int = 0
+    studies: list[str] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)
+    """Studies that say which supernet and data they belong to, or that had trials before the first damage."""
+    num_trials: int = 0
+    number_now: dict[int, int] = field(default_factory=dict)
+    """Of the trials whose number in the damaged journal is known, what it is in what is kept."""
+    claimed: dict[str, int] = field(default_factory=dict)
+    """The trial that each worker has made since the last damage and not finished."""
+    is_lost: bool = False
+    """Whether a study's own first line may be missing: then no later line says for certain which study it means."""
+
+    def take(self, log: dict[str, Any] | None) -> None:
+        """The next line, None if it is damaged."""
+        if log is None:
+            self.num_lost += 1
+            self.num_damaged += 1
+            self.claimed.clear()
+        elif log["op_code"] == JournalOperation.CREATE_STUDY:
+            self._take_study(log)
+        elif self.is_lost:
+            self.num_lost += log["op_code"] == JournalOperation.CREATE_TRIAL
+        elif log["op_code"] == JournalOperation.CREATE_TRIAL:
+            self._take_trial(log)
+        elif log["op_code"] in _OF_TRIAL:
+            self._take_change(log)
+        else:
+            self._take_attribute(log)
+
+    def _take_study(self, log: dict[str, Any]) -> None:
+        """Whoever opens a study writes such a line; only the first of a name makes one."""
+        is_new = log["study_name"] not in self.studies
+        if is_new and self.num_damaged:
+            self.is_lost = True
+        if self.is_lost:
+            return
+        if is_new:
+            self.studies.append(log["study_name"])
+        self.kept.append(log)
+
+    def _take_attribute(self, log: dict[str, Any]) -> None:
+        if log["op_code"] in _OF_STUDY and log["study_id"] < len(self.studies):
+            if "identity" in log.get("user_attr", {}):
+                self.known.add(log["study_id"])
+            self.kept.append(log)
+
+    def _take_trial(self, log: dict[str, Any]) -> None:
+        if not self.num_damaged:
+            self.known.add(log["study_id"])
+        if log["study_id"] not in self.known:
+            self.num_lost += 1
+            return
+        if not self.num_damaged:
+            self.number_now[self.num_trials] = self.num_trials
+        if log.get("state", TrialState.RUNNING) == TrialState.RUNNING:
+            self.claimed[log["worker_id"]] = self.num_trials
+        self.num_trials += 1
+        self.kept.append(log)
+
+    def _take_change(self, log: dict[str, Any]) -> None:
+        state = log.get("state")
+        number = self.number_now.get(log["trial_id"])
+        is_own = state is None or state in _SCORED  # else it may be the claim of a dead worker that is given up
+        if number is None and is_own and log["worker_id"] in self.claimed:
+            number = self.number_now[log["trial_id"]] = self.claimed[log["worker_id"]]
+        if number is None:
+            self.num_lost += state in _SCORED
+            return
+        if state is not None and self.claimed.get(log["worker_id"]) == number:
+            del self.claimed[log["worker_id"]]
+        self.kept.append({**log, "trial_id": number})
+
+
+def _needed(operation: Any) -> set[str]:
+    """What a line of an operation must hold beside its kind and its worker."""
+    if operation == JournalOperation.CREATE_STUDY:
+        return {"study_name", "directions"}
+    if operation == JournalOperation.CREATE_TRIAL:
+        return {"study_id", "datetime_start"}
+    if operation in _OF_STUDY:
+        return {"study_id"}
+    return {"trial_id"} if operation in _OF_TRIAL else set()
