@@ -173,6 +173,33 @@ def test_huge_size_of_images():
         load_data("celeba:absent", size=[100_000, 100_000])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "x" * 5000],
+        ["dashboard", "x" * 5000],
+        ["export", "x" * 5000, "model.pt"],
+        ["run", "x" * 5000],
+        ["run", "x" * 5000 + ".yaml"],
+        ["detect", "x" * 5000],
+        ["run", "demo", "--data.source=npz:" + "x" * 5000],
+        ["run", "demo", "--data.source=folder:" + "x" * 5000],
+        ["run", "demo", "--data.source=celeba:" + "x" * 5000],
+    ],
+    ids=lambda words: f"{words[0]}-{words[-1][:25]}",
+)
+def test_names_that_are_too_long(words, capsys):
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize("kind", ["npz", "folder", "celeba", "cifar10"])
+def test_data_under_a_name_that_is_none(kind):
+    for path in ("x" * 5000, "a\0b"):
+        with pytest.raises(DataError):
+            load_data(f"{kind}:{path}")
+
+
 def test_huge_padding(capsys):
     data = load_data("fashion").train
     assert train_loader(data, 4, Augmentation(padding=28))

@@ -155,7 +155,7 @@ def test_a_wrong_flag(flags, message, tmp_path):
 
 
 def test_values_that_a_section_refuses_are_errors_of_ours(tmp_path):
-    with pytest.raises(Exception, match=r"stages\.num_stages must be a whole number of at least 1, but is 0") as caught:
+    with pytest.raises(Exception, match=r"stages\.num_stages must be a whole number from 1 to 100, but is 0") as caught:
         load_recipe(written(tmp_path, "stages: {num_stages: 0}"))
     assert "CafeNetError" in [kind.__name__ for kind in type(caught.value).__mro__]
 

@@ -41,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error.filename} cannot be read or written: {error.strerror}", file=sys.stderr)
         return 2
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            name = str(error.filename)[:80]
+            print(f"error: a name must be shorter to be a file's, but is {name!r}...", file=sys.stderr)
+            return 2
         if error.errno not in _FULL:
             raise
         print(f"error: the disk must have room, but: {error}; what was written before is kept", file=sys.stderr)

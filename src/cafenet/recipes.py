@@ -1,6 +1,7 @@
 """Recipes: shipped ones by name, the user's own by path, both with flags over them; one typed tree checks all."""
 
 import dataclasses
+import os
 import typing
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +35,7 @@ def shipped_recipes(folder: str = SHIPPED) -> dict[str, str]:
 def recipe_text(name: str, folder: str = SHIPPED, listing: str = "cafenet recipes") -> str:
     """The YAML of a shipped recipe or of a file; listing: the command that lists the shipped ones."""
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
+    if path.suffix in (".yaml", ".yml") or os.path.isfile(name):  # a name may be too long for Path.is_file
         try:
             YAML_BYTES.check(path.stat().st_size, f"the bytes of the recipe {name}", RecipeError)
             return path.read_text()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from torch import nn
@@ -23,7 +23,7 @@ from cafenet.examples import Data
 from cafenet.extract import rebuild
 from cafenet.importance import channels_before, in_order
 from cafenet.metrics import Metric, metric_name
-from cafenet.options import Positive, PositiveInt, check_options
+from cafenet.options import Positive, Range, check_options
 from cafenet.run_files import JOURNAL, LATENCIES, LATENCY, START, read_if_there, result_name
 from cafenet.scoring import Scorer, ScoringConfig
 from cafenet.searching.algorithm import Algorithm
@@ -50,7 +50,7 @@ _FULL_SHARE = 0.3
 class StagesConfig:
     """How many stages, and what changes between them."""
 
-    num_stages: PositiveInt = 1
+    num_stages: Annotated[int, Range(1, 100)] = 1
     """The paper takes 3 on CIFAR-10 and 1 elsewhere."""
     alpha: Positive = 2.0
     """Bins get that much finer each stage."""

@@ -14,7 +14,7 @@ from cafenet.data.datasets import DataSets
 from cafenet.data.fashion import fashion_mnist
 from cafenet.data.folders import load_cifar10, load_cifar100, load_image_folder
 from cafenet.data.npz import load_npz
-from cafenet.errors import DataError
+from cafenet.errors import DataError, first_line
 from cafenet.limits import IMAGE_PIXELS
 from cafenet.suggestions import did_you_mean
 
@@ -40,7 +40,11 @@ def load_data(name: str, **options: Any) -> DataSets:
         # lists are how YAML writes a size
         options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
         _check_options(options)
-        return _KINDS[kind](path, **options)
+        try:
+            return _KINDS[kind](path, **options)
+        except (OSError, ValueError) as error:  # ValueError: a path with a zero in it
+            reason = getattr(error, "strerror", None) or first_line(error)
+            raise DataError(f"{kind} data must be readable, but {path[:80]!r} is not: {reason}") from error
     forms = ", ".join(["fashion", *(f"{known}:PATH" for known in _KINDS)])
     if name == "fashion":
         raise DataError(f"fashion takes no options, but got {', '.join(options)}")
