@@ -118,6 +118,44 @@ def test_a_second_start_changes_nothing_and_a_lost_evaluation_is_made_again(fini
     )
 
 
+@pytest.mark.parametrize("change", ["other seed", "truncated", "data", "none"])
+def test_an_evaluation_of_something_else_is_made_again(change, finished, tmp_path):
+    place = Path(shutil.copytree(finished, tmp_path / "copy"))
+    path = place / "models" / "original" / "seed-0" / "evaluation.json"
+    before = path.read_text()
+    content = {**json.loads(before), "mAP": 0.99}
+    if change == "data":
+        content["identity"]["test_data"] = "0"
+    elif change == "none":
+        del content["identity"]
+    changed = json.dumps(content) if change in ("data", "none") else before[: len(before) // 2]
+    if change == "other seed":
+        changed = path.parent.with_name("seed-1").joinpath("evaluation.json").read_text()
+    path.write_text(changed)
+    assert main(["detect", str(finished.parent / "tiny.yaml"), "--output", str(place), "--quiet"]) == 0
+    assert path.read_text() == before
+    assert (place / "results.json").read_text() == (finished / "results.json").read_text()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"{", b"\x80\xff"])
+def test_damaged_files_do_not_stop_the_run_or_its_report(content, finished, tmp_path, capsys):
+    place = Path(shutil.copytree(finished, tmp_path / "copy"))
+    model = place / "models" / "original" / "seed-0"
+    damaged = [place / name for name in ("manifest.json", "samples.json", "results.json")]
+    damaged += [model / name for name in ("evaluation.json", "detections.json", "log.jsonl")]
+    for path in damaged:
+        path.write_bytes(content)
+    assert main(["report", str(place)]) == 0
+    assert "manifest.json must hold when a run began" in capsys.readouterr().err
+    (place / "results.json").write_bytes((finished / "results.json").read_bytes())
+    assert main(["report", str(place)]) == 0
+    page = (place / "report.html").read_text()
+    assert page.count("Damaged: ") == 3  # manifest, samples, evaluation; detections are not asked for without samples
+    assert main(["detect", str(finished.parent / "tiny.yaml"), "--output", str(place), "--quiet"]) == 0
+    for path in (place / "results.json", place / "samples.json", model / "evaluation.json"):
+        assert path.read_text() == (finished / path.relative_to(place)).read_text()
+
+
 def test_a_trained_detector_finds_again_what_it_found(finished):
     detector = load_detector(finished, "Uniform 50%", 1)
     weights = torch.load(finished / "models" / "uniform-50pct" / "seed-1" / "detector.pt", weights_only=True)["model"]

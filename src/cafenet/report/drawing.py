@@ -58,6 +58,8 @@ def save_figures(figures: Mapping[str, Figure], target: Path, formats: Sequence[
 
 def smoothed(values: Sequence[float]) -> list[float]:
     """A running mean over about a tenth of the values."""
+    if not values:
+        return []
     weight = max(0.0, min(0.95, 1 - 10 / len(values)))
     return list(accumulate(values, lambda mean, value: weight * mean + (1 - weight) * value))
 

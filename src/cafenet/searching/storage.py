@@ -107,6 +107,8 @@ class JournalFile(BaseJournalBackend):
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
         """The operations from that number on."""
         number = min(log_number_from, len(self._offsets) - 1)
+        if not self._path.exists():
+            raise _gone(self._path)
         with self._path.open("rb") as file:
             file.seek(self._offsets[number])
             for line in file:
@@ -130,9 +132,7 @@ class JournalFile(BaseJournalBackend):
                 file.flush()
                 os.fsync(file.fileno())
         except FileNotFoundError as error:
-            raise StoreError(
-                f"{self._path} must stay where it is while it is used, but was removed; start the search again"
-            ) from error
+            raise _gone(self._path) from error
         except OSError as error:
             with_reason = f"{self._path} cannot be written: {error}; what was scored before is kept"
             raise StoreError(with_reason) from error
@@ -193,6 +193,10 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 def _is_still(file: IO[bytes], path: Path) -> bool:
     """Whether an open file is what lies at a path."""
     return os.path.samestat(os.fstat(file.fileno()), path.stat())
+
+
+def _gone(path: Path) -> StoreError:
+    return StoreError(f"{path} must stay while it is used, but was removed or moved away; start the search again")
 
 
 def _check_start(start: bytes, path: Path) -> None:
