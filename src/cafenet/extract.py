@@ -57,7 +57,9 @@ def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord)
             memo[id(buffer)] = tensors[name].to(buffer.device)
     slim = copy_of(model, memo)
     for (path, attribute), value in record.attributes.items():
-        setattr(slim.get_submodule(path), attribute, value)
+        module = slim.get_submodule(path)
+        is_list = isinstance(getattr(module, attribute, None), list)  # in a record, and in files, it is a tuple
+        setattr(module, attribute, list(value) if is_list and isinstance(value, tuple) else value)
     _compute_pruned_weights(slim)
     setattr(slim, RECORD, record)
     return slim

@@ -91,12 +91,15 @@ def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Gro
         units = grouping.unit_of_atom[axis.first : axis.first + axis.size]
         if (units >= 0).any():
             axes.setdefault(axis.tensor, {})[axis.dim] = number_of(units)
-    slots = {(slot.module, slot.attribute): slot for slot in _parameter_attributes(model, axes)}
+    slots = {(slot.module, slot.attribute, slot.index): slot for slot in _parameter_attributes(model, axes)}
     for attribute in (attribute for run in runs for attribute in run.attributes):
         units = _units_of(grouping, attribute.label)
-        key = (attribute.path, attribute.attribute)
-        if (units >= 0).any() and key not in slots:
-            slots[key] = AttributeSlot(*key, number_of(units), as_tuple=attribute.per_element)
+        if (units >= 0).any() and attribute.key not in slots:
+            path, name, index = attribute.key
+            whole = attribute.source.whole if attribute.source else ()
+            slots[attribute.key] = AttributeSlot(
+                path, name, number_of(units), as_tuple=attribute.per_element, index=index, whole=whole
+            )
     return Layout(tuple(patterns), axes, tuple(slots.values()), grouping.group_of_unit)
 
 

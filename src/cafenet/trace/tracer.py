@@ -65,7 +65,13 @@ def find_space(
     model = unwrap(model)
     expect_own_forwards(model)
     args, kwargs = call_arguments(example_inputs)
-    atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules))
+    try:
+        atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules))
+    except TraceError as error:
+        if not isinstance(error.__cause__, (TypeError, ValueError, AssertionError)):
+            raise
+        # Perhaps code that asks whether the type of a size is int, and not one that knows its attribute.
+        atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules, note_sizes=False))
     freeze_whole_modules(model, atoms)
     freeze_named(model, atoms, freeze)
     if verify:

@@ -13,6 +13,7 @@ from cafenet.errors import TraceError
 from cafenet.trace.atoms import Atoms
 from cafenet.trace.rules import RuleTable
 from cafenet.trace.run import ModulePaths, Run, WatchMode, raw_labels
+from cafenet.trace.sizes import noted_sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +69,14 @@ def _watch_on(
 
 def _follow(model: nn.Module, this: Pass, table: RuleTable) -> None:
     """Run one pass under the watching mode; what comes out of the model keeps its size."""
-    paths = ModulePaths(model)
-    with torch.no_grad(), training_mode(model, this.training), paths.watching(), WatchMode(this.run, table, paths):
+    paths, notes = ModulePaths(model), this.run.notes if table.note_sizes else None
+    with (
+        torch.no_grad(),
+        training_mode(model, this.training),
+        noted_sizes(model, notes),
+        paths.watching(),
+        WatchMode(this.run, table, paths),
+    ):
         output = call(model, this.tensors, *copied((this.args, this.kwargs)))
     run, outputs = this.run, list(tensors_of(output))
     run.output_shapes = [tuple(tensor.shape) for tensor in outputs]
@@ -79,6 +86,7 @@ def _follow(model: nn.Module, this: Pass, table: RuleTable) -> None:
     for tensor, label, reason, path in run.numbers:
         if id(tensor) in run.seen or any(tensor is output for output in outputs):
             run.atoms.freeze(label, reason, path)
+    run.settle_attributes()
 
 
 def _train_pass(
