@@ -36,6 +36,8 @@ class Grouping:
     unit_of_atom: IntArray
     group_of_unit: IntArray
     frozen: tuple[tuple[Axis, str], ...]
+    component: IntArray
+    """The connected component of every atom, searchable or not."""
 
 
 def group_units(atoms: Atoms) -> Grouping:
@@ -78,6 +80,7 @@ def group_units(atoms: Atoms) -> Grouping:
         unit_of_component[component],
         np.concatenate(group_of_unit) if group_of_unit else np.empty(0, dtype=np.int64),
         tuple(_frozen(atoms, produced, component, reasons, unit_of_component)),
+        component,
     )
 
 

@@ -110,6 +110,8 @@ class Run:
     """ids of all tensors that went into an op; other tensors may get that of a freed one."""
     numbers: list[tuple[Tensor, AtomArray, str, str]] = field(default_factory=list)
     """Tensors that hold positions of channels: who reads one tells these channels apart, for a reason, at a path."""
+    output_paths: tuple[str, ...] = ()
+    """The parts of the model's output that keep their sizes; none stands for all."""
     output_shapes: list[tuple[int, ...]] = field(default_factory=list)
     notes: SizeNotes = field(default_factory=SizeNotes)
     followed: dict[Source, AtomArray] = field(default_factory=dict)

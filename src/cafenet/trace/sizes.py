@@ -17,10 +17,12 @@ from torch.overrides import TorchFunctionMode
 
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _LONGEST = 64
-_TAKE_SIZES = frozenset(
-    "view reshape unflatten split split_with_sizes unsafe_split narrow __getitem__ __setitem__ layer_norm rms_norm "
-    "group_norm expand zeros ones empty full new_zeros new_ones new_empty new_full broadcast_to".split()
-)
+_TAKE_SIZES = {
+    *("view", "reshape", "unflatten", "expand", "broadcast_to"),
+    *("split", "split_with_sizes", "unsafe_split", "narrow", "__getitem__", "__setitem__"),
+    *("layer_norm", "rms_norm", "group_norm"),
+    *("zeros", "ones", "empty", "full", "new_zeros", "new_ones", "new_empty", "new_full"),
+}
 """Torch functions that take ints as sizes; whatever others do with an int is taken for arithmetic."""
 
 
@@ -116,7 +118,11 @@ def _noted(value: Any, path: str, name: str, notes: SizeNotes) -> Any:
     """An int, or a list or tuple of ints, as ints that know their source; None for anything else."""
     if type(value) is int:
         return _size(value, Source(path, name, None, ()), notes) if value > 1 else None
-    if type(value) not in (list, tuple) or not 0 < len(value) <= _LONGEST or any(type(item) is not int for item in value):
+    if (
+        type(value) not in (list, tuple)
+        or not 0 < len(value) <= _LONGEST
+        or any(type(item) is not int for item in value)
+    ):
         return None
     whole = tuple(value)
     return type(value)(_size(item, Source(path, name, index, whole), notes) for index, item in enumerate(whole))
@@ -132,7 +138,7 @@ class _NotingMode(TorchFunctionMode):
     """Notes the ints of every torch function that is given a size from an attribute."""
 
     def __init__(self, notes: SizeNotes) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._notes = notes
 
     def __torch_function__(

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from cafenet.calling import call, copied, named_tensors, tensors_of, to_meta, training_mode, without_trace
 from cafenet.errors import TraceError
+from cafenet.outputs import chosen_outputs, output_reason
 from cafenet.trace.atoms import Atoms
 from cafenet.trace.rules import RuleTable
 from cafenet.trace.run import ModulePaths, Run, WatchMode, raw_labels
@@ -34,12 +35,16 @@ def watch(
     originals = named_tensors(model)
     try:
         return _watch_on(model, to_meta(originals), to_meta(args), to_meta(kwargs), table)
+    except TraceError:
+        raise
     except Exception as error:  # the model may read values or mix devices: only a real run can tell
         meta_error = error
     if any(tensor.is_meta for tensor in tree_flatten((originals, args, kwargs))[0] if isinstance(tensor, Tensor)):
         raise _forward_raised(meta_error) from meta_error
     try:
         return _watch_on(model, without_trace(model, originals), args, kwargs, table)
+    except TraceError:
+        raise
     except Exception as error:
         raise _forward_raised(error) from error
 
@@ -78,13 +83,16 @@ def _follow(model: nn.Module, this: Pass, table: RuleTable) -> None:
         WatchMode(this.run, table, paths),
     ):
         output = call(model, this.tensors, *copied((this.args, this.kwargs)))
-    run, outputs = this.run, list(tensors_of(output))
-    run.output_shapes = [tuple(tensor.shape) for tensor in outputs]
-    for tensor in outputs:
+    run = this.run
+    run.output_paths = () if this.training else table.output_paths  # train mode may return something else
+    outputs = chosen_outputs(output, run.output_paths)
+    run.output_shapes = [tuple(tensor.shape) for _, tensor in outputs]
+    num_outputs = sum(1 for _ in tensors_of(output))
+    for path, tensor in outputs:
         for label in raw_labels(tensor):
-            run.atoms.freeze(label, "is an output of the model", "")
+            run.atoms.freeze(label, output_reason(path, num_outputs, run.output_paths), "")
     for tensor, label, reason, path in run.numbers:
-        if id(tensor) in run.seen or any(tensor is output for output in outputs):
+        if id(tensor) in run.seen or any(tensor is output for _, output in outputs):
             run.atoms.freeze(label, reason, path)
     run.settle_attributes()
 

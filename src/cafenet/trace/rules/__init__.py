@@ -115,7 +115,7 @@ DEFAULT_RULES: dict[Any, Rule] = {
     aten.col2im: reductions.col2im,
     **_ops(reductions.grid_sampler, "grid_sampler_2d grid_sampler_3d"),
     **_ops(reductions.fourier, "_fft_r2c _fft_c2c _fft_c2r"),
-    **_ops(reductions.ranked, "topk sort"),
+    **_ops(reductions.ranked, "topk"),
 }
 
 
@@ -132,11 +132,20 @@ def unknown(run: Run, call: Call) -> None:
 
 
 class RuleTable:
-    """Finds the rule of an op: the user's own first, then ours, then PyTorch's pointwise tag."""
+    """Finds the rule of an op: the user's own first, then ours, then PyTorch's pointwise tag.
 
-    def __init__(self, extra: Mapping[Any, Rule] | None = None, *, note_sizes: bool = True) -> None:
-        """extra: rules of the user; note_sizes: let sizes that the code takes from attributes follow channels."""
-        self.note_sizes = note_sizes
+    It also holds the two rules that are about no op: whether sizes that the code takes from attributes follow channels,
+    and which outputs of the model keep their sizes (see `outputs`).
+    """
+
+    def __init__(
+        self,
+        extra: Mapping[Any, Rule] | None = None,
+        *,
+        note_sizes: bool = True,
+        output_paths: tuple[str, ...] = (),
+    ) -> None:
+        self.note_sizes, self.output_paths = note_sizes, output_paths
         extra = {} if extra is None else extra
         if not isinstance(extra, Mapping):
             raise TraceError(f"rules must be a dict from ops to functions rule(run, call), but got {extra!r}")

@@ -97,7 +97,7 @@ def fourier(run: Run, call: Call) -> None:
 
 
 def ranked(run: Run, call: Call) -> None:
-    """`topk`, `sort`: the dimension in which values are ranked is kept; all others pass."""
+    """`topk`: the dimension in which values are ranked is kept; all others pass."""
     labels = list(run.labels(call.args[0]))
     if labels:
         dim = call.arg("dim")

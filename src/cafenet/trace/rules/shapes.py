@@ -29,8 +29,7 @@ def _follow_sizes(run: Run, call: Call, labels: list[DimLabel]) -> None:
     """Sizes that the code took from attributes follow the channels that they are sizes of."""
     sizes, first = run.notes.sizes("view", "reshape"), 0
     if not sizes:
-        first, *sizes = run.notes.sizes("unflatten") or (0,)
-        first %= call.args[0].ndim
+        first, sizes = (asked := run.notes.sizes("unflatten") or (0,))[0] % max(call.args[0].ndim, 1), asked[1:]
     elif len(sizes) != len(labels):
         return
     for size, label in zip(sizes, labels[first:], strict=False):
@@ -62,7 +61,11 @@ def _merge(run: Run, call: Call, sizes: tuple[int, ...], labels: tuple[DimLabel,
     dim = _varying(run, sizes, labels, labelled)
     for other in labelled:
         if other != dim:
-            run.freeze(labels[other], f"is flattened together with other channels in {call.name}", call)
+            run.freeze(
+                labels[other],
+                f"is flattened together with other channels in {call.name}, of which one kind can vary",
+                call,
+            )
     if math.prod(sizes) == sizes[dim]:
         return labels[dim]
     shape = [1] * len(sizes)
