@@ -31,7 +31,7 @@ def chosen_outputs(output: Any, paths: Sequence[str]) -> list[tuple[str, Tensor]
     found = list(tensors_by_path(output))
     if not paths:
         return found
-    missing = [path for path in paths if not any(_lies_under(each, path) for each, _ in found)]
+    missing = _missing(found, paths)
     if missing:
         names = [each for each, _ in found]
         near = get_close_matches(missing[0], names, n=3, cutoff=0.5)
@@ -43,14 +43,21 @@ def chosen_outputs(output: Any, paths: Sequence[str]) -> list[tuple[str, Tensor]
     return [(each, tensor) for each, tensor in found if any(_lies_under(each, path) for path in paths)]
 
 
+def has_outputs(output: Any, paths: Sequence[str]) -> bool:
+    """Whether an output has a tensor at or under each of the paths."""
+    return not _missing(list(tensors_by_path(output)), paths)
+
+
+def _missing(found: Sequence[tuple[str, Tensor]], paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if not any(_lies_under(each, path) for each, _ in found)]
+
+
 def _lies_under(path: str, around: str) -> bool:
     return path == around or path.startswith(f"{around}.")
 
 
-def output_reason(path: str, num_outputs: int, paths: Sequence[str]) -> str:
-    """Why the channels of an output are kept, and, where there are several outputs, what to do about it."""
-    if num_outputs == 1 or not path:
+def output_reason(path: str, is_choice: bool) -> str:
+    """Why the channels of an output are kept, and, where there are others beside it, what to do about it."""
+    if not is_choice:
         return "is an output of the model"
-    if paths:
-        return f"is an output of the model ({path})"
     return f"is an output of the model ({path}); pass outputs= with those that matter to let the others vary"

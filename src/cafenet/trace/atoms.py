@@ -58,6 +58,7 @@ class Atoms:
     """Output channels per position, by the first atom of the axis, where it is not one."""
     mixed: list[AtomArray] = field(default_factory=list)
     plural: list[AtomArray] = field(default_factory=list)
+    parted: list[AtomArray] = field(default_factory=list)
     _left: list[AtomArray] = field(default_factory=list)
     _right: list[AtomArray] = field(default_factory=list)
 
@@ -101,6 +102,10 @@ class Atoms:
         """Note that the model's code takes a dimension of size 1 for something else, as `squeeze` does."""
         if label is not None:
             self.plural.append(label[label >= 0])
+
+    def part(self, label: AtomArray) -> None:
+        """Note that the model's code takes these atoms for a part of its own, of which something must be left."""
+        self.parted.append(label[label >= 0])
 
     def produce(self, label: DimLabel, copies: int = 1) -> None:
         """Note that a layer creates these channels: only what is produced can be searched.

@@ -152,6 +152,7 @@ class Run:
         if label is not None:
             if source not in self.followed:
                 self.followed[source] = label
+                self.atoms.part(label)
                 self.attributes.append(AttributeLabel(source.path, source.attribute, label, source=source))
             else:
                 self.tie(self.followed[source], label, call)

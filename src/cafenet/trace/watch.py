@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
-from cafenet.calling import call, copied, named_tensors, tensors_of, to_meta, training_mode, without_trace
+from cafenet.calling import call, copied, named_tensors, to_meta, training_mode, without_trace
 from cafenet.errors import TraceError
-from cafenet.outputs import chosen_outputs, output_reason
+from cafenet.outputs import chosen_outputs, has_outputs, output_reason
 from cafenet.trace.atoms import Atoms
 from cafenet.trace.rules import RuleTable
 from cafenet.trace.run import ModulePaths, Run, WatchMode, raw_labels
@@ -84,13 +84,15 @@ def _follow(model: nn.Module, this: Pass, table: RuleTable) -> None:
     ):
         output = call(model, this.tensors, *copied((this.args, this.kwargs)))
     run = this.run
-    run.output_paths = () if this.training else table.output_paths  # train mode may return something else
+    run.output_paths = table.output_paths
+    if this.training and not has_outputs(output, run.output_paths):  # train mode may return something else
+        run.output_paths = ()
     outputs = chosen_outputs(output, run.output_paths)
     run.output_shapes = [tuple(tensor.shape) for _, tensor in outputs]
-    num_outputs = sum(1 for _ in tensors_of(output))
     for path, tensor in outputs:
+        is_choice = len(outputs) > 1 and not this.training and not run.output_paths
         for label in raw_labels(tensor):
-            run.atoms.freeze(label, output_reason(path, num_outputs, run.output_paths), "")
+            run.atoms.freeze(label, output_reason(path, is_choice), "")
     for tensor, label, reason, path in run.numbers:
         if id(tensor) in run.seen or any(tensor is output for _, output in outputs):
             run.atoms.freeze(label, reason, path)

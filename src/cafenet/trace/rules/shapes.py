@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from cafenet.trace.atoms import FIXED, AtomArray, DimLabel
@@ -341,16 +342,22 @@ def pad(run: Run, call: Call) -> None:
 
 
 def index(run: Run, call: Call) -> None:
-    """`x[..., i, ...]` with one index tensor: the indexed dimension is kept, the others pass."""
+    """`x[..., i, ...]`: dimensions that tensors index are kept, the others pass."""
     labels, indices = run.labels(call.args[0]), call.arg("indices")
-    used = [dim for dim, item in enumerate(indices) if item is not None]
-    if len(used) != 1 or indices[used[0]].dtype.is_floating_point or str(indices[used[0]].dtype) == "torch.bool":
-        for label in labels:
-            run.freeze(label, "is indexed by a tensor", call)
-        return
-    dim = used[0]
-    run.freeze(labels[dim], "is indexed by a tensor", call)
-    run.label(call.out, (*labels[:dim], *(None,) * indices[dim].ndim, *labels[dim + 1 :]))
+    used, rank, dim = [], 0, 0
+    for item in indices:
+        is_mask = item is not None and item.dtype in (torch.bool, torch.uint8)
+        num_dims = item.ndim if is_mask else 1
+        if item is not None:
+            used += range(dim, dim + num_dims)
+            rank = max(rank, 1 if is_mask else item.ndim)
+        dim += num_dims
+    for dim in used:
+        run.freeze(labels[dim], "is indexed by a tensor", call)
+    is_block = used == list(range(used[0], used[-1] + 1))  # else what they pick comes first
+    first = used[0] if is_block else 0
+    rest = [label for dim, label in enumerate(labels) if dim not in used]
+    run.label(call.out, (*rest[:first], *(None,) * rank, *rest[first:]))
 
 
 def index_select(run: Run, call: Call) -> None:
