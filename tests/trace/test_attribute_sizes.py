@@ -119,7 +119,7 @@ def test_assigned_slice():
     [
         lambda net, x: x.view(x.shape[0], net.width, 8, 8),
         lambda net, x: x.reshape((x.shape[0], net.width, -1)),
-        lambda net, x: x.view(x.size()[:1] + (net.width, 64)),
+        lambda net, x: x.view(x.size()[:1] + (net.width, 64)),  # noqa: RUF005
         lambda net, x: x.flatten(1).unflatten(-1, (net.width, 64)),
     ],
     ids=["view", "reshape", "Size", "unflatten"],
@@ -138,7 +138,7 @@ def test_linear_layer_of_gpt2():
             self.weight, self.bias = nn.Parameter(torch.randn(nx, nf)), nn.Parameter(torch.zeros(nf))
 
         def forward(self, x: Tensor) -> Tensor:
-            size_out = x.size()[:-1] + (self.nf,)
+            size_out = x.size()[:-1] + (self.nf,)  # noqa: RUF005 - as it is written there
             return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(size_out)
 
     space = proven(nn.Sequential(Conv1D(8, 4), nn.ReLU(), Conv1D(5, 8)), torch.zeros(2, 3, 4))
@@ -190,4 +190,6 @@ def test_one_attribute_for_two_layers_ties_them():
 
 def test_the_same_space_twice():
     model = net(lambda net, x: torch.cat(x.split(net.splits, 1)[::-1], 1), splits=[6, 2])
-    assert cafenet.trace(model, IMAGE).full_widths == cafenet.trace(model, IMAGE).full_widths == {"conv": 6, "conv@6": 2}
+    assert (
+        cafenet.trace(model, IMAGE).full_widths == cafenet.trace(model, IMAGE).full_widths == {"conv": 6, "conv@6": 2}
+    )

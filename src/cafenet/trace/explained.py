@@ -30,7 +30,7 @@ def explain_parameters(
     numbers = {entry.name: number for number, entry in reversed(list(enumerate(entries)))}
     reason_of = _Reasons(atoms, grouping)
     explained: dict[int, list[str]] = {}
-    for name, own in axes.items():
+    for name, own in sorted(axes.items(), key=lambda item: layer_of(item[0]) == item[0]):  # layers before their biases
         if any((grouping.unit_of_atom[axis.first : axis.first + axis.size] >= 0).any() for axis in own):
             continue
         known = [entry_of_component[_components(grouping, axis)] for axis in own]

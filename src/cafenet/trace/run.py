@@ -272,10 +272,18 @@ def on_one_device(
 
     def convert(value: Any) -> Any:
         if isinstance(value, Tensor) and value.ndim:
-            return value if value.is_meta else torch.empty_like(value, device="meta")
+            return value if value.is_meta else _on_meta(value)
         if isinstance(value, (list, tuple)):
             return type(value)(convert(item) for item in value)
         return value
 
     args, kwargs = tuple(convert(arg) for arg in args), {key: convert(value) for key, value in kwargs.items()}
     return args, kwargs, list(tensors_in((*args, *kwargs.values())))
+
+
+def _on_meta(tensor: Tensor) -> Tensor:
+    """A meta tensor in place of a real one, with the same channels."""
+    meta: Tensor = torch.empty_like(tensor, device="meta")
+    if has_labels(tensor):
+        setattr(meta, _LABELS, getattr(tensor, _LABELS))
+    return meta

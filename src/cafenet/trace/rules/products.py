@@ -162,6 +162,8 @@ def grouped_mm(run: Run, call: Call) -> None:
         batched(run, call)
         return
     run.freeze(labels_b[0], "is a number of experts", call)
+    for label in (labels_a[1], labels_b[2]):
+        _tie_neighbours(run, call, label, 16 // a.element_size())  # the kernel takes rows of whole 16 bytes
     _product(run, call, labels_a[1], labels_b[1], labels_b[2])
     bias = call.arg("bias")
     if bias is not None:
@@ -169,6 +171,11 @@ def grouped_mm(run: Run, call: Call) -> None:
     run.label(call.out, (labels_a[0], labels_b[2]))
     if flop_registry.get(call.func.overloadpacket) is not None:
         run.cost(1, (a.shape[0], labels_a[0]), (a.shape[1], labels_a[1]), (b.shape[2], labels_b[2]))
+
+
+def _tie_neighbours(run: Run, call: Call, label: DimLabel, number: int) -> None:
+    if label is not None:
+        run.tie(label[::number].repeat(number)[: label.size], label, call)
 
 
 _ATTENTION = "_cafenet_attention"

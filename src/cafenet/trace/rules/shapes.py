@@ -344,7 +344,8 @@ def pad(run: Run, call: Call) -> None:
 def index(run: Run, call: Call) -> None:
     """`x[..., i, ...]`: dimensions that tensors index are kept, the others pass."""
     labels, indices = run.labels(call.args[0]), call.arg("indices")
-    used, rank, dim = [], 0, 0
+    used: list[int] = []
+    rank = dim = 0
     for item in indices:
         is_mask = item is not None and item.dtype in (torch.bool, torch.uint8)
         num_dims = item.ndim if is_mask else 1
