@@ -6,14 +6,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import cafenet
-from networks import IMAGE, TWO_IMAGES, Forward, pooled, reasons
-
-
-def unexplained(space: cafenet.WidthSpace) -> set[str]:
-    varying = {slot.tensor for group in space.groups for slot in group.slots}
-    explained = {name for entry in space.frozen for name in entry.parameters}
-    assert not varying & explained
-    return {name for name, _ in space.model.named_parameters()} - varying - explained
+from networks import IMAGE, TWO_IMAGES, Forward, pooled, reasons, unexplained
 
 
 class Scaled(nn.Module):
