@@ -25,6 +25,7 @@ def proven(model: nn.Module, inputs: Any, *, masked: bool = True, **options: Any
     assert contents(model) == before
     assert result.problems == []
     assert result.dtype == torch.float64
+    assert unexplained(space) == set()
     assert any(not group.mixes for group in space.groups) == masked
     return space
 
@@ -47,6 +48,14 @@ def sizes(space: WidthSpace) -> dict[str, tuple[int, int]]:
 def reasons(space: WidthSpace) -> dict[str, str]:
     """Why each layer is frozen, by name."""
     return {frozen.name: frozen.reason for frozen in space.frozen}
+
+
+def unexplained(space: WidthSpace) -> set[str]:
+    """Parameters that are neither in a group nor listed by a frozen layer; there must be none."""
+    varying = {slot.tensor for group in space.groups for slot in group.slots}
+    explained = {name for entry in space.frozen for name in entry.parameters}
+    assert not varying & explained
+    return {name for name, _ in space.model.named_parameters()} - varying - explained
 
 
 def slots(space: WidthSpace, group: str) -> set[tuple[str, int]]:

@@ -48,6 +48,26 @@ def inspect_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
     return json.loads(captured.out)
 
 
+def test_outputs_that_matter(tmp_path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "two.py").write_text(
+        "from torch import nn\n"
+        "class Two(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.a, self.b, self.c = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 6, 1), nn.Conv2d(6, 5, 1)\n"
+        "    def forward(self, x):\n"
+        "        x = self.a(x)\n"
+        "        return {'scores': self.c(self.b(x)), 'features': x}\n"
+    )
+    names = [
+        [group["name"] for group in inspect_json(capsys, f"{tmp_path}/two.py:Two", "--input", "3,8,8", *more)["groups"]]
+        for more in ((), ("--outputs", "scores"))
+    ]
+    assert names == [["b"], ["a", "b"]]
+    assert main(["inspect", f"{tmp_path}/two.py:Two", "--input", "3,8,8", "--outputs", "score"]) == 2
+    assert "did you mean scores?" in capsys.readouterr().err
+
+
 def test_json_document(net: str, capsys: pytest.CaptureFixture[str]):
     document = inspect_json(capsys, net, "--input", "3,8,8")
     assert document["model"] == net

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import cafenet
+from networks import unexplained
 
 # name, image size, number of groups
 QUICK = [
@@ -61,3 +62,4 @@ def test_model(name: str, size: int | tuple[int, ...], num_groups: int):
     result = cafenet.verify(space, inputs, trials=1)
     assert result.problems == []
     assert space.flops(space.min_widths) < space.flops()
+    assert unexplained(space) == set()

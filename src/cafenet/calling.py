@@ -125,24 +125,30 @@ def copied(tree: Any) -> Any:
 
 def tensors_of(output: Any) -> Iterator[Tensor]:
     """All tensors in what a model returns, also inside objects of the user's own classes."""
-    stack: list[Any] = [output]
+    return (tensor for _, tensor in tensors_by_path(output))
+
+
+def tensors_by_path(output: Any) -> Iterator[tuple[str, Tensor]]:
+    """The same with the way to each of them: `logits`, `0`, `hidden_states.1`, or '' for the output itself."""
+    stack: list[tuple[str, Any]] = [("", output)]
     met: dict[int, Any] = {}  # holds what was met: the id of a part made on the fly would be given to the next one
     while stack:
-        value = stack.pop()
+        path, value = stack.pop()
         if isinstance(value, Tensor):
-            yield value
+            yield path, value
         elif not isinstance(value, (str, bytes, type, nn.Module)) and id(value) not in met:
             met[id(value)] = value
-            stack += reversed(_parts(value))
+            parts = [(f"{path}.{name}" if path else str(name), part) for name, part in _parts(value)]
+            stack += reversed(parts)
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, Mapping):
-        return list(value.values())
+        return list(value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
-        return list(value)
+        return list(enumerate(value))
     slots = {name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())}
-    return [*(getattr(value, name, None) for name in sorted(slots)), *getattr(value, "__dict__", {}).values()]
+    return [*((name, getattr(value, name, None)) for name in sorted(slots)), *getattr(value, "__dict__", {}).items()]
 
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

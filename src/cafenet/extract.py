@@ -7,6 +7,8 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from cafenet.calling import RECORD, copy_of, named_tensors, unsaved_buffers
 from cafenet.errors import WidthError
@@ -82,16 +84,23 @@ def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord)
             memo[id(buffer)] = tensors[name].to(buffer.device)
     slim = copy_of(model, memo)
     for (path, attribute), value in record.attributes.items():
-        setattr(slim.get_submodule(path), attribute, value)
-    _compute_pruned_weights(slim)
+        module = slim.get_submodule(path)
+        is_list = isinstance(getattr(module, attribute, None), list)  # in a record, and in files, it is a tuple
+        setattr(module, attribute, list(value) if is_list and isinstance(value, tuple) else value)
+    _compute_hooked_weights(slim)
     setattr(slim, RECORD, record)
     return slim
 
 
-def _compute_pruned_weights(slim: nn.Module) -> None:
-    """torch's pruning keeps `weight` as a plain tensor, which has the old size until the next forward computes it."""
+def _compute_hooked_weights(slim: nn.Module) -> None:
+    """Hooks of torch's pruning and weight norm keep `weight` as a plain tensor, which has the old size until they run.
+
+    So does spectral norm's, which in train mode would also write to its buffers.
+    """
     for module in slim.modules():
         for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, BasePruningMethod):
-                with torch.no_grad():
+            with torch.no_grad():
+                if isinstance(hook, (BasePruningMethod, WeightNorm)):
                     hook(module, ())
+                elif isinstance(hook, SpectralNorm):
+                    setattr(module, hook.name, hook.compute_weight(module, do_power_iteration=False))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,10 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class AttributeSlot:
-    """A module attribute that follows a width: its value is (positions kept in the pattern) x factor // divisor."""
+    """A module attribute that follows a width: its value is (positions kept in the pattern) x factor // divisor.
+
+    Where the attribute is a list or tuple of sizes, `index` says which of them follows the pattern.
+    """
 
     module: str
     attribute: str
@@ -25,11 +28,20 @@ class AttributeSlot:
     factor: int = 1
     divisor: int = 1
     as_tuple: bool = False
+    index: int | None = None
+    whole: tuple[int, ...] = ()
+    """All sizes of the list or tuple at full width."""
 
-    def value(self, num_kept: int) -> int | tuple[int]:
-        """The attribute's value when the pattern keeps that many positions."""
+    def value(self, num_kept: int, before: Any = None) -> Any:
+        """The attribute's value when the pattern keeps that many positions.
+
+        before: its value so far, where other entries of a list or tuple may have been set.
+        """
         number = num_kept * self.factor // self.divisor
-        return (number,) if self.as_tuple else number
+        if self.index is None:
+            return (number,) if self.as_tuple else number
+        before = self.whole if before is None else before
+        return type(before)([*before[: self.index], number, *before[self.index + 1 :]])
 
 
 @dataclass(frozen=True, eq=False)

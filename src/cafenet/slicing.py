@@ -10,7 +10,7 @@ from cafenet.calling import run_with, tensor_places
 from cafenet.layout import Cut, Layout, Subnet, cuts
 from cafenet.snapshot import unchanged
 
-AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int]]
+AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
 """Values by (module path, attribute name)."""
 
 
@@ -26,9 +26,11 @@ def slice_tensors(tensors: Mapping[str, Tensor], layout: Layout, chosen: tuple[C
 
 def attribute_values(layout: Layout, chosen: tuple[Cut, ...]) -> AttributeValues:
     """The value of every module attribute that depends on widths."""
-    return {
-        (slot.module, slot.attribute): slot.value(chosen[slot.pattern].positions.size) for slot in layout.attributes
-    }
+    values: AttributeValues = {}
+    for slot in layout.attributes:
+        key = (slot.module, slot.attribute)
+        values[key] = slot.value(chosen[slot.pattern].positions.size, values.get(key))
+    return values
 
 
 class Harness:
@@ -70,7 +72,9 @@ class Harness:
         before = [getattr(module, slot.attribute) for module, slot in pairs]
         try:
             for module, slot in pairs:
-                _set(module, slot.attribute, slot.value(chosen[slot.pattern].positions.size))
+                num_kept = chosen[slot.pattern].positions.size
+                so_far = getattr(module, slot.attribute) if slot.index is not None else None
+                _set(module, slot.attribute, slot.value(num_kept, so_far))
             yield
         finally:
             for (module, slot), value in zip(pairs, before, strict=True):

@@ -75,6 +75,8 @@ class Frozen:
     name: str
     channels: int
     reason: str
+    parameters: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """Names of the parameters that stay whole because of this layer: its own, and those of norms behind it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,8 @@ class WidthSpace:
     flops_cost: Cost = field(repr=False)
     price_params: Callable[[], Cost] = field(repr=False)
     """Builds `params_cost` when it is first asked for."""
+    outputs: tuple[str, ...] = field(default=(), repr=False)
+    """The parts of what the model returns that keep their sizes, as `trace` was told; none stands for all."""
 
     def __repr__(self) -> str:
         return self._shown().text()

@@ -21,12 +21,12 @@ from cafenet.calling import (
     call_arguments,
     copied,
     named_tensors,
-    tensors_of,
     training_mode,
 )
 from cafenet.counting import ProductCounter
 from cafenet.extract import extract
 from cafenet.layout import Cut, Subnet, cuts
+from cafenet.outputs import chosen_outputs
 from cafenet.randomness import fixed_randomness
 from cafenet.slicing import Harness, slice_tensors
 from cafenet.snapshot import unchanged
@@ -86,7 +86,7 @@ def _check_extracted(
     args, kwargs = copied(inputs)
     with torch.no_grad(), fixed_randomness(0), training_mode(slim, False), as_written(), ProductCounter() as counter:
         extracted = slim(*args, **kwargs)
-    error = _difference(in_place, extracted, result)
+    error = _difference(space, in_place, extracted, result)
     result.max_extract_error = max(result.max_extract_error, error)
     if not error <= TOLERANCE[result.dtype]:
         result.problems.append(f"the extracted model differs from the run in place by {error:.1e}")
@@ -115,7 +115,7 @@ def _check_masked(
     masked = {
         name: _masked(space, name, tensor, chosen) if name in parameters else tensor for name, tensor in tensors.items()
     }
-    error = _difference(_run_cut(space, tensors, inputs, chosen), _run_full(space.model, masked, inputs), result)
+    error = _difference(space, _run_cut(space, tensors, inputs, chosen), _run_full(space.model, masked, inputs), result)
     result.max_masked_error = max(result.max_masked_error, error)
     if not error <= TOLERANCE[result.dtype]:
         result.problems.append(f"the sliced model differs from the masked one by {error:.1e}")
@@ -175,9 +175,10 @@ def _cast(leaf: Any, dtype: torch.dtype, generator: torch.Generator) -> Any:
     return leaf
 
 
-def _difference(left: Any, right: Any, result: Verification) -> float:
+def _difference(space: WidthSpace, left: Any, right: Any, result: Verification) -> float:
     """The largest difference, relative to the largest value; outputs that say nothing are a problem themselves."""
-    pairs = [(a, b) for a, b in zip(tensors_of(left), tensors_of(right), strict=True) if a.is_floating_point()]
+    chosen = (chosen_outputs(each, space.outputs) for each in (left, right))
+    pairs = [(a, b) for (_, a), (_, b) in zip(*chosen, strict=True) if a.is_floating_point()]
     if not pairs:
         result.problems.append("the model returns no floating-point tensor, so nothing was compared")
     worst, compared = 0.0, False

@@ -37,7 +37,7 @@ def test_backbone_and_fpn_are_one_space_that_keeps_its_outputs(framework):
     names = [group.name for group in space.groups]
     assert [name.split(".")[0] for name in names] == ["body"] * 5 + ["fpn"]
     assert [frozen.name for frozen in space.frozen] == ["fpn.layer_blocks.1.0", "fpn.layer_blocks.0.0"]
-    assert [frozen.reason for frozen in space.frozen] == ["is an output of the model"] * 2
+    assert all(frozen.reason.startswith("is an output of the model (") for frozen in space.frozen)
     assert cafenet.verify(space, torch.randn(1, 3, 64, 64)).ok
 
 

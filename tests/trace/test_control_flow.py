@@ -67,9 +67,11 @@ def test_code_that_reads_a_layers_size_follows_it():
 
 def test_code_that_keeps_a_size_of_its_own_freezes():
     def forward(net, x):
-        return net.head(net.conv(x).view(x.shape[0], net.width, -1).mean(2))
+        return net.head(net.conv(x).view(x.shape[0], net.sizes["width"], -1).mean(2))
 
-    assert "does not let its width vary" in frozen_reason(net(forward, width=8), IMAGE, "conv")
+    reason = frozen_reason(net(forward, sizes={"width": 8}), IMAGE, "conv")
+    assert reason.startswith("does not let its width vary: ")
+    assert reason.endswith("to let it, take sizes from x.shape, or as they are from int attributes of the module")
 
 
 def test_reading_a_value():
@@ -117,13 +119,15 @@ def test_constants_made_on_the_cpu():
 
 
 def test_constants_made_like_the_activations():
-    """`zeros_like` has the same channels; `new_zeros` of a shape only has their number, which could be chance."""
+    """`zeros_like` has the same channels; `new_zeros` of a shape has their number, by chance or at every width."""
     alike = net(lambda net, x: net.head(pooled(torch.maximum(net.conv(x), torch.zeros_like(net.conv(x))))))
     assert sizes(proven(alike, IMAGE)) == {"conv": (8, 1)}
     shaped = net(
         lambda net, x: net.head(pooled(torch.maximum(net.conv(x), x.new_zeros(1, net.conv(x).shape[1], 1, 1))))
     )
-    assert "fixed size" in frozen_reason(shaped, IMAGE, "conv")
+    assert sizes(proven(shaped, IMAGE)) == {"conv": (8, 1)}
+    chance = net(lambda net, x: net.head(pooled(torch.maximum(net.conv(x), x.new_zeros(1, 8, 1, 1)))))
+    assert "does not let its width vary" in frozen_reason(chance, IMAGE, "conv")
 
 
 def test_loops_over_layers():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cafenet
-from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, proven, reasons, sizes
+from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, reasons, sizes
 
 
 def flat(forward, features: int = 8 * 36) -> nn.Module:
@@ -78,16 +78,58 @@ def test_flattened_into_a_hidden_layer():
     assert space.flops() == 2 * (7_776 + 720 + 50)
 
 
-def test_channels_flattened_with_other_channels_freeze():
-    """An outer product of two widths has no width of its own."""
+def test_of_channels_flattened_with_other_channels_one_kind_varies():
+    """An outer product of two widths: the wider one may vary, as every channel of it is there four times."""
 
     def forward(net, x):
         a, b = net.a(x).flatten(2).mean(2), net.b(x).flatten(2).mean(2)
         return net.head((a[:, :, None] * b[:, None, :]).flatten(1))
 
     model = Forward(forward, a=nn.Conv2d(3, 4, 1), b=nn.Conv2d(3, 6, 1), head=nn.Linear(24, 5))
-    for layer in ("a", "b"):
-        assert frozen_reason(model, IMAGE, layer).startswith("is flattened together with other channels")
+    space = proven(model, IMAGE)
+    assert sizes(space) == {"b": (6, 1)}
+    assert reasons(space)["a"].startswith("is flattened together with other channels in")
+    assert space.extract({"b": 2}).head.in_features == 8
+
+
+def test_a_channel_times_itself_has_no_width():
+    def forward(net, x):
+        a = pooled(net.a(x))
+        return net.head((a[:, :, None] * a[:, None, :]).flatten(1))
+
+    model = Forward(forward, a=nn.Conv2d(3, 4, 1), head=nn.Linear(16, 5))
+    assert frozen_reason(model, IMAGE, "a").startswith("is flattened together with other channels")
+
+
+def test_splines_of_every_input():
+    """A layer of a Kolmogorov-Arnold network: a basis of its own for each input, flattened with the inputs."""
+
+    class Splines(nn.Module):
+        def __init__(self, ins: int, outs: int) -> None:
+            super().__init__()
+            self.register_buffer("grid", torch.linspace(-1, 1, 7).expand(ins, 7).contiguous())
+            self.weight = nn.Parameter(torch.randn(outs, ins, 6))
+
+        def forward(self, x):
+            x = x.unsqueeze(-1)
+            bases = ((x >= self.grid[:, :-1]) & (x < self.grid[:, 1:])).to(x.dtype) * (x - self.grid[:, :-1])
+            return nn.functional.linear(bases.view(x.shape[0], -1), self.weight.view(self.weight.shape[0], -1))
+
+    model = nn.Sequential(nn.Linear(3, 10), Splines(10, 8), Splines(8, 5))
+    space = proven(model, torch.rand(4, 3))
+    assert sizes(space) == {"0": (10, 1), "1": (8, 1)}
+
+
+def test_a_fixed_dimension_is_none_of_channels():
+    """Positions that a table is added to are fixed, so channels may be flattened with them."""
+
+    def forward(net, x):
+        x = net.conv(x).flatten(2).mT + net.places
+        return net.head(x.flatten(1))
+
+    places = nn.Parameter(torch.randn(1, 64, 8))
+    model = Forward(forward, conv=nn.Conv2d(3, 8, 1), places=places, head=nn.Linear(512, 5))
+    assert sizes(proven(model, IMAGE)) == {"conv": (8, 1)}
 
 
 def test_channels_flattened_with_the_batch_come_back():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import cafenet
 from networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 
 
@@ -100,16 +101,83 @@ def test_mixer():
 
 
 def test_product_of_two_activations_freezes():
-    """Batched products are attention in practice; both factors keep their widths."""
+    """Scores and their use are attention: query, key and value keep their widths."""
+
+    def forward(net, x):
+        query, key, value = (places(layer(x)) for layer in (net.query, net.key, net.value))
+        return net.head(((query @ key.mT).softmax(-1) @ value).mean(1))
+
+    layers = {name: nn.Conv2d(3, 8, 1) for name in ("query", "key", "value")}
+    model = Forward(forward, head=nn.Linear(8, 5), **layers)
+    for layer in layers:
+        assert "batched matrix product" in frozen_reason(model, TWO_IMAGES, layer)
+        assert "batched matrix product" in frozen_reason(model, IMAGE, layer)
+
+
+def test_product_over_places():
+    """Two kinds of channels meet in every place; flattened together, only the wider kind may vary."""
     model = Forward(
         lambda net, x: net.head((net.conv(x).flatten(2) @ places(net.other(x))).flatten(1)),
         conv=nn.Conv2d(3, 8, 1),
         other=nn.Conv2d(3, 6, 1),
         head=nn.Linear(48, 5),
     )
-    for layer in ("conv", "other"):
-        assert "batched matrix product" in frozen_reason(model, TWO_IMAGES, layer)
-        assert "batched matrix product" in frozen_reason(model, IMAGE, layer)
+    for x in (IMAGE, TWO_IMAGES):
+        space = proven(model, x)
+        assert sizes(space) == {"conv": (8, 1)}
+        assert space.flops() == len(x) * (64 * 3 * 14 + 8 * 64 * 6 + 48 * 5)
+        assert space.flops({"conv": 2}) == len(x) * (64 * 3 * 8 + 2 * 64 * 6 + 12 * 5)
+
+
+@pytest.mark.parametrize("product", [torch.matmul, lambda a, x: torch.einsum("bij,bjc->bic", a, x)])
+def test_dense_graph_network(product):
+    """The adjacency is given, one for each graph: it mixes nodes, and channels pass."""
+
+    def forward(net, x, adjacency):
+        degree = adjacency.sum(-1, keepdim=True) + 1
+        for layer in net.layers:
+            x = product(adjacency / degree, layer(x)).relu()
+        return net.head(x.mean(1))
+
+    layers = nn.ModuleList([nn.Linear(3, 8), nn.Linear(8, 6)])
+    graph = (torch.zeros(2, 7, 3), torch.zeros(2, 7, 7))
+    space = proven(Forward(forward, layers=layers, head=nn.Linear(6, 5)), graph)
+    assert sizes(space) == {"layers.0": (8, 1), "layers.1": (6, 1)}
+    # 7 nodes with 3*8 and 8*6, their 7 neighbours with 8 and 6 channels, the head once
+    assert space.flops() == 2 * (7 * (24 + 48) + 49 * 14 + 30)
+
+
+def test_one_weight_for_each_expert():
+    model = Forward(
+        lambda net, x: torch.bmm(torch.bmm(x.expand(4, -1, -1), net.up).relu(), net.down).sum(0),
+        up=nn.Parameter(torch.randn(4, 6, 10)),
+        down=nn.Parameter(torch.randn(4, 10, 5)),
+    )
+    space = proven(model, torch.zeros(7, 6))
+    assert sizes(space) == {"up": (10, 1)}
+    assert space.flops() == 4 * 7 * (60 + 50)
+
+
+def test_experts_by_sorted_rows():
+    """`torch._grouped_mm`: rows that belong to one expert lie together; it takes rows of whole 16 bytes only."""
+
+    def forward(net, x):
+        ends = torch.arange(8, 33, 8, dtype=torch.int32)
+        hidden = torch._grouped_mm(x.to(torch.bfloat16), net.up.to(torch.bfloat16), offs=ends)
+        return torch._grouped_mm(hidden.relu(), net.down.to(torch.bfloat16), offs=ends).float()
+
+    model = Forward(forward, up=nn.Parameter(torch.randn(4, 16, 32)), down=nn.Parameter(torch.randn(4, 32, 8)))
+    space = cafenet.trace(model, torch.zeros(32, 16))
+    assert sizes(space) == {"up": (32, 8)}
+
+
+def test_matrix_times_vector():
+    model = Forward(
+        lambda net, x: net.head(torch.mv(net.weight, x.mean(0)).relu()),
+        weight=nn.Parameter(torch.randn(8, 3)),
+        head=nn.Linear(8, 5),
+    )
+    assert sizes(proven(model, torch.zeros(2, 3))) == {"weight": (8, 1)}
 
 
 def test_mixture_of_weights():

@@ -32,26 +32,60 @@ def old_weight_norm(layer: nn.Module) -> None:
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(
     "reparametrise",
-    [
-        parametrizations.weight_norm,
-        parametrizations.spectral_norm,
-        parametrizations.orthogonal,
-        old_weight_norm,
-        nn.utils.spectral_norm,
-    ],
-    ids=["weight_norm", "spectral_norm", "orthogonal", "old weight_norm", "old spectral_norm"],
+    [parametrizations.weight_norm, parametrizations.spectral_norm, old_weight_norm, nn.utils.spectral_norm],
+    ids=["weight_norm", "spectral_norm", "old weight_norm", "old spectral_norm"],
 )
-def test_norms_of_weights_freeze_their_layer(reparametrise, training: bool):
-    """Both sides of the layer stay; spectral norm's buffers, which it updates in train mode, too."""
+def test_norms_of_weights_are_followed(reparametrise, training: bool):
+    """Both sides of the layer vary; spectral norm's buffers, which it updates in train mode, follow."""
     model = net().train(training)
     reparametrise(model[2])
     model(TWO_IMAGES)
     space = proven(model, TWO_IMAGES)
+    assert sizes(space) == {"0": (8, 1), "2": (6, 1), "4": (4, 1)}
+    assert set(reasons(space)) == {"5"}
+    widths = {"0": 3, "2": 2, "4": 2}
+    slim = space.extract(widths).eval()
+    assert (slim[2].in_channels, slim[2].out_channels, tuple(slim[2].weight.shape)) == (3, 2, (2, 3, 3, 3))
+    x = torch.rand(2, 3, 8, 8)
+    torch.testing.assert_close(slim(x), in_eval(model, lambda: space.run(x, widths)))
+    assert slim.train()(x).shape == (2, 5, 6, 6)
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1])
+def test_weight_norm_along_any_dimension(dim: int | None):
+    model = net()
+    parametrizations.weight_norm(model[2], dim=dim)
+    assert sizes(proven(model, TWO_IMAGES)) == {"0": (8, 1), "2": (6, 1), "4": (4, 1)}
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Conv2d(6, 6, 3, groups=6), lambda: nn.ConvTranspose2d(6, 4, 2)])
+def test_weight_norm_of_other_layers(make):
+    layer = make()
+    model = nn.Sequential(nn.Conv2d(3, 6, 1), layer, nn.ReLU(), nn.Conv2d(layer.out_channels, 5, 1))
+    parametrizations.weight_norm(layer)
+    space = proven(model, TWO_IMAGES, masked=False)
+    expected = {"0": (6, 1)} if layer.groups > 1 else {"0": (6, 1), "1": (4, 1)}
+    assert sizes(space) == expected
+
+
+def test_weight_norm_equals_a_layer_without_the_dropped_channels():
+    """The length of what is left: the same as if the dropped inputs had been zero from the start."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    parametrizations.weight_norm(model[1])
+    g, v = (getattr(model[1].parametrizations.weight, f"original{number}").detach() for number in range(2))
+    slim = cafenet.trace(model, torch.zeros(1, 3)).extract({"0": 2})
+    torch.testing.assert_close(slim[1].weight, g * v[:, :2] / v[:, :2].norm(dim=1, keepdim=True))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_orthogonal_weights_freeze_their_layer(training: bool):
+    """A part of an orthogonal matrix is not orthogonal: both sides of the layer stay."""
+    model = net().train(training)
+    parametrizations.orthogonal(model[2])
+    space = proven(model, TWO_IMAGES)
     assert sizes(space) == {"4": (4, 1)}
     assert "0" in reasons(space)
-    slim = space.extract({"4": 2}).eval()
-    x = torch.rand(2, 3, 8, 8)
-    torch.testing.assert_close(slim(x), in_eval(model, lambda: space.run(x, {"4": 2})))
+    assert "has no rule" in reasons(space)["2"]
 
 
 def in_eval(model: nn.Module, run):

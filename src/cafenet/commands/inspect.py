@@ -69,6 +69,13 @@ def add_to(commands: Any) -> None:
         help="fewest channels a group may keep, or their share, as in 8 or 0.25 (default: 1)",
     )
     inspect.add_argument(
+        "--outputs",
+        action="append",
+        metavar="NAME",
+        help="a part of what the model returns that matters, as in logits or 0, so that the others need not keep their "
+        "size; can be repeated (default: all)",
+    )
+    inspect.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -115,7 +122,9 @@ def _inspect(args: argparse.Namespace) -> None:
     input_size = args.input or default_input_size(args.model)
     example = torch.randn(1, *input_size, generator=torch.Generator().manual_seed(0))
     start = time.perf_counter()
-    space = trace(model, example, freeze=args.freeze, min_width=args.min_width, verify=args.verify)
+    space = trace(
+        model, example, freeze=args.freeze, min_width=args.min_width, outputs=args.outputs, verify=args.verify
+    )
     seconds = time.perf_counter() - start
     bins = flops_sensitive_bins(space, args.beta, divisor=args.divisor)
     inspection = Inspection(args.model, input_size, space, bins, args.beta, args.verify, seconds)

@@ -58,6 +58,7 @@ class Atoms:
     """Output channels per position, by the first atom of the axis, where it is not one."""
     mixed: list[AtomArray] = field(default_factory=list)
     plural: list[AtomArray] = field(default_factory=list)
+    parted: list[AtomArray] = field(default_factory=list)
     _left: list[AtomArray] = field(default_factory=list)
     _right: list[AtomArray] = field(default_factory=list)
 
@@ -102,6 +103,10 @@ class Atoms:
         if label is not None:
             self.plural.append(label[label >= 0])
 
+    def part(self, label: AtomArray) -> None:
+        """Note that the model's code takes these atoms for a part of its own, of which something must be left."""
+        self.parted.append(label[label >= 0])
+
     def produce(self, label: DimLabel, copies: int = 1) -> None:
         """Note that a layer creates these channels: only what is produced can be searched.
 
@@ -112,10 +117,23 @@ class Atoms:
             if copies > 1:
                 self.copies[int(label[0])] = copies
 
+    def is_produced(self, label: DimLabel) -> bool:
+        """Whether a layer has created these channels so far."""
+        if label is None or not label.size:
+            return False
+        axis = self.axis_of(label)
+        made = (each[0] for each in self.produced if each.size)
+        return axis is not None and any(axis.first <= first < axis.first + axis.size for first in made)
+
+    def axis_of(self, label: AtomArray) -> Axis | None:
+        """The dimension that a label's highest atom belongs to (None if all its positions are fixed)."""
+        number = bisect_right(self.axes, int(label.max()), key=lambda axis: axis.first)
+        return self.axes[number - 1] if number else None
+
     def owner(self, label: AtomArray) -> str:
         """The parameter or buffer that a label's highest atom belongs to ('' if all its positions are fixed)."""
-        number = bisect_right(self.axes, int(label.max()), key=lambda axis: axis.first)
-        return self.axes[number - 1].tensor if number else ""
+        axis = self.axis_of(label)
+        return axis.tensor if axis else ""
 
     def components(self) -> npt.NDArray[np.int64]:
         """The unit of every atom: atoms with equal numbers are kept or dropped together."""

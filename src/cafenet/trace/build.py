@@ -14,6 +14,7 @@ from cafenet.cost import Cost, FloatArray, Product
 from cafenet.layout import AttributeSlot, IntArray, Layout
 from cafenet.space import Frozen, WidthGroup, WidthSpace
 from cafenet.trace.atoms import Atoms, DimLabel
+from cafenet.trace.explained import explain_parameters
 from cafenet.trace.grouping import Group, Grouping, group_units
 from cafenet.trace.run import Run
 
@@ -52,6 +53,7 @@ def build_space(
     frozen = [Frozen(_layer(axis.tensor, shown), axis.size, reason) for axis, reason in grouping.frozen]
     frozen += [Frozen(layer, 1, "has one channel") for layer in _single_channel_layers(model)]
     frozen += _unused_layers(model, unused)
+    frozen = explain_parameters(model, atoms, grouping, frozen, partial(_layer, shown=shown))
     return WidthSpace(model, tuple(groups), tuple(frozen), layout, flops, price_params)
 
 
@@ -91,12 +93,15 @@ def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Gro
         units = grouping.unit_of_atom[axis.first : axis.first + axis.size]
         if (units >= 0).any():
             axes.setdefault(axis.tensor, {})[axis.dim] = number_of(units)
-    slots = {(slot.module, slot.attribute): slot for slot in _parameter_attributes(model, axes)}
+    slots = {(slot.module, slot.attribute, slot.index): slot for slot in _parameter_attributes(model, axes)}
     for attribute in (attribute for run in runs for attribute in run.attributes):
         units = _units_of(grouping, attribute.label)
-        key = (attribute.path, attribute.attribute)
-        if (units >= 0).any() and key not in slots:
-            slots[key] = AttributeSlot(*key, number_of(units), as_tuple=attribute.per_element)
+        if (units >= 0).any() and attribute.key not in slots:
+            path, name, index = attribute.key
+            whole = attribute.source.whole if attribute.source else ()
+            slots[attribute.key] = AttributeSlot(
+                path, name, number_of(units), as_tuple=attribute.per_element, index=index, whole=whole
+            )
     return Layout(tuple(patterns), axes, tuple(slots.values()), grouping.group_of_unit)
 
 
@@ -123,6 +128,8 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
             yield AttributeSlot(path, "normalized_shape", dims[0], as_tuple=True)
         elif isinstance(module, nn.PReLU):
             yield from _slots(path, dims, {0: "num_parameters"})
+        elif type(module).__name__ == "Conv1D" and {"nf", "nx"} <= vars(module).keys():  # a linear layer of GPT-2
+            yield from _slots(path, dims, {0: "nx", 1: "nf"})
 
 
 def _stored_weight(module: nn.Module) -> nn.Parameter | None:
@@ -133,11 +140,12 @@ def _stored_weight(module: nn.Module) -> nn.Parameter | None:
     weight = module._parameters.get("weight")
     if weight is not None:
         return weight
-    original = module._parameters.get("weight_orig")
+    found = [module._parameters.get(name) for name in ("weight_orig", "weight_v")]
     parametrizations = module._modules.get("parametrizations")
-    if original is None and isinstance(parametrizations, nn.ModuleDict) and "weight" in parametrizations:
-        original = parametrizations["weight"]._parameters.get("original")
-    return original if original is not None and tuple(original.shape) == _weight_shape(module) else None
+    if isinstance(parametrizations, nn.ModuleDict) and "weight" in parametrizations:
+        found += parametrizations["weight"]._parameters.values()
+    shape = _weight_shape(module)
+    return next((each for each in found if each is not None and tuple(each.shape) == shape), None)
 
 
 def _weight_shape(module: nn.Module) -> tuple[int, ...] | None:
@@ -236,8 +244,15 @@ def _shown_tensors(model: nn.Module) -> dict[str, str]:
             known = name.removesuffix("_orig")
             if known != name and f"{known}_mask" in module._buffers:  # pruned
                 shown |= {f"{prefix}{name}": f"{prefix}{known}", f"{prefix}{known}_mask": f"{prefix}{known}"}
-        if "parametrizations" in module._modules:
-            shown[f"{prefix}parametrizations.weight.original"] = f"{prefix}weight"
+            elif known != name and f"{known}_u" in module._buffers:  # spectral norm as a hook
+                shown[f"{prefix}{name}"] = f"{prefix}{known}"
+            elif name.endswith("_v") and f"{name[:-2]}_g" in module._parameters:  # weight norm as a hook
+                shown |= {f"{prefix}{each}": f"{prefix}{name[:-2]}" for each in (name, f"{name[:-2]}_g")}
+        parametrizations = module._modules.get("parametrizations")
+        if isinstance(parametrizations, nn.ModuleDict):
+            for known, parts in parametrizations.items():
+                inside = f"{prefix}parametrizations.{known}"
+                shown |= {f"{inside}.{name}": f"{prefix}{known}" for name in parts._parameters}
     return shown
 
 

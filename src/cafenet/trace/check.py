@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from cafenet.calling import call, copied, tensors_of, training_mode
+from cafenet.calling import call, copied, training_mode
 from cafenet.layout import IntArray, Layout, Subnet, cuts
+from cafenet.outputs import chosen_outputs
 from cafenet.randomness import fixed_randomness
 from cafenet.slicing import Harness, slice_tensors
 from cafenet.trace.atoms import Atoms, Labels
@@ -28,6 +29,8 @@ from cafenet.trace.watch import Pass
 # Whether a reshape copies first depends on strides, and so on whether a dimension has the size 1.
 _COPY = torch.ops.aten.clone.default
 _RESHAPES = {torch.ops.aten._unsafe_view.default: torch.ops.aten.view.default}
+
+_REMEDY = "to let it, take sizes from x.shape, or as they are from int attributes of the module"
 
 
 class _Mismatch(Exception):
@@ -101,11 +104,11 @@ class _Checker:
             ):
                 output = call(self._model, sliced, args, kwargs)
             mode.expect_end()
-            _expect_shapes(output, this.run.output_shapes)
+            _expect_shapes(chosen_outputs(output, this.run.output_paths), this.run.output_shapes)
         except Exception as error:  # any way in which the model's own code can fail at other widths
             reason = str(error) if isinstance(error, _Mismatch) else f"{type(error).__name__}: {error}"
             line = reason.strip().splitlines()[0] if reason.strip() else type(error).__name__
-            return _Failure(f"does not let its width vary: {line}", mode.path, self._suspects(mode, cut))
+            return _Failure(f"does not let its width vary: {line}; {_REMEDY}", mode.path, self._suspects(mode, cut))
         finally:
             if values is not None:
                 values.give_back()
@@ -162,8 +165,8 @@ def _kept(groups: Sequence[Group]) -> list[IntArray]:
     return kept
 
 
-def _expect_shapes(output: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-    found = [tuple(tensor.shape) for tensor in tensors_of(output)]
+def _expect_shapes(outputs: Sequence[tuple[str, Tensor]], shapes: Sequence[tuple[int, ...]]) -> None:
+    found = [tuple(tensor.shape) for _, tensor in outputs]
     if found != list(shapes):
         raise _Mismatch(f"the model's outputs have sizes {found} instead of {list(shapes)}")
 

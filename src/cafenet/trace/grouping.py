@@ -36,6 +36,8 @@ class Grouping:
     unit_of_atom: IntArray
     group_of_unit: IntArray
     frozen: tuple[tuple[Axis, str], ...]
+    component: IntArray
+    """The connected component of every atom, searchable or not."""
 
 
 def group_units(atoms: Atoms) -> Grouping:
@@ -49,6 +51,8 @@ def group_units(atoms: Atoms) -> Grouping:
     searchable &= reasons < 0
     axis_of_atom = np.repeat(np.arange(len(atoms.axes)), [axis.size for axis in atoms.axes])
     signature = _signatures(component, axis_of_atom, num_components)
+    for label, mark in zip(atoms.parted, _marks(len(atoms.parted), seed=1), strict=True):
+        np.add.at(signature, component[label], mark)
     mixed, plural = np.zeros((2, num_components), dtype=bool)
     for marked, labels in ((mixed, atoms.mixed), (plural, atoms.plural)):
         for label in labels:
@@ -78,6 +82,7 @@ def group_units(atoms: Atoms) -> Grouping:
         unit_of_component[component],
         np.concatenate(group_of_unit) if group_of_unit else np.empty(0, dtype=np.int64),
         tuple(_frozen(atoms, produced, component, reasons, unit_of_component)),
+        component,
     )
 
 
@@ -91,10 +96,14 @@ def _first_reason(atoms: Atoms, component: IntArray, num_components: int) -> Int
 
 def _signatures(component: IntArray, axis_of_atom: IntArray, num_components: int) -> npt.NDArray[np.uint64]:
     """A hash of how many positions a component has in which axes; equal hashes mean the same membership."""
-    marks = np.random.default_rng(0).integers(1, 2**64 - 1, size=int(axis_of_atom.max(initial=0)) + 1, dtype=np.uint64)
+    marks = _marks(int(axis_of_atom.max(initial=0)) + 1, seed=0)
     signature = np.zeros(num_components, dtype=np.uint64)
     np.add.at(signature, component, marks[axis_of_atom])
     return signature
+
+
+def _marks(number: int, seed: int) -> npt.NDArray[np.uint64]:
+    return np.random.default_rng(seed).integers(1, 2**64 - 1, size=number, dtype=np.uint64)
 
 
 def _produced_axes(atoms: Atoms, axis_of_atom: IntArray) -> list[Axis]:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cafenet.randomness import seed_torch
 from cafenet.trace.atoms import AtomArray, Atoms, DimLabel, Labels
 from cafenet.trace.meta import run_op
+from cafenet.trace.sizes import SizeNotes, Source
 from cafenet.trace.values import Values, has_value
 
 _LABELS = "_cafenet_labels"
@@ -90,7 +91,13 @@ class AttributeLabel:
     path: str
     attribute: str
     label: AtomArray
-    per_element: bool
+    per_element: bool = False
+    source: Source | None = None
+    """Set where the model's code was seen to take a size from the attribute, which may be a list."""
+
+    @property
+    def key(self) -> tuple[str, str, int | None]:
+        return (self.path, self.attribute, self.source.index if self.source else None)
 
 
 @dataclass
@@ -107,9 +114,14 @@ class Run:
     """ids of all tensors that went into an op; other tensors may get that of a freed one."""
     numbers: list[tuple[Tensor, AtomArray, str, str]] = field(default_factory=list)
     """Tensors that hold positions of channels: who reads one tells these channels apart, for a reason, at a path."""
+    output_paths: tuple[str, ...] = ()
+    """The parts of the model's output that keep their sizes; none stands for all."""
     output_shapes: list[tuple[int, ...]] = field(default_factory=list)
     draws: bool = False
     """Whether random numbers were drawn that the forward can read, and so take another way with."""
+    notes: SizeNotes = field(default_factory=SizeNotes)
+    followed: dict[Source, AtomArray] = field(default_factory=dict)
+    """The channels that attributes count, from which the model's code took sizes."""
 
     def labels(self, tensor: Tensor) -> Labels:
         """The label of each dimension of a tensor."""
@@ -134,6 +146,30 @@ class Run:
         """Keep all channels of a label if anyone reads `numbers`, a result that holds positions of them."""
         self.seen.discard(id(numbers))  # the id may be that of a freed tensor; from here on the list keeps it
         self.numbers.append((numbers, label, f"is told apart by position in {call.name}", call.path))
+
+    def follow(self, size: Any, label: DimLabel, call: Call) -> bool:
+        """Let the attribute that a size was read from count the channels of a label; False if it was read from none.
+
+        An attribute is one number, however often it is used: what it counts in two places goes together.
+        """
+        source = self.notes.source(size)
+        if source is None:
+            return False
+        if label is not None:
+            if source not in self.followed:
+                self.followed[source] = label
+                self.atoms.part(label)
+                self.attributes.append(AttributeLabel(source.path, source.attribute, label, source=source))
+            else:
+                self.tie(self.followed[source], label, call)
+        return True
+
+    def settle_attributes(self) -> None:
+        """Keep the channels that an attribute counts if the model also computes values with it."""
+        for attribute in self.attributes:
+            if attribute.source in self.notes.computed_with:
+                reason = f"is counted by {attribute.source}, with which the code also computes values"
+                self.atoms.freeze(attribute.label, reason, attribute.path)
 
     def cost(self, constant: int, *sizes: tuple[int, DimLabel]) -> None:
         """Charge constant x the product of the sizes, in multiply-adds."""

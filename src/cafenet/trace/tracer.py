@@ -1,6 +1,7 @@
 """`trace`: from a model and example inputs to its width space."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import nn
 
 from cafenet.calling import call_arguments, unwrap
 from cafenet.errors import TraceError
+from cafenet.outputs import output_paths
 from cafenet.space import WidthSpace
 from cafenet.trace.build import build_space
 from cafenet.trace.check import find_faults
@@ -26,6 +28,7 @@ def trace(
     freeze: str | Sequence[str] = (),
     min_width: int | float = 1,
     rules: Mapping[Any, Rule] | None = None,
+    outputs: str | int | Sequence[str | int] | None = None,
     verify: bool = True,
 ) -> WidthSpace:
     """Find the widths that may vary in any model, by watching one run of it. The model is not changed.
@@ -37,10 +40,15 @@ def trace(
         is for a depthwise convolution or a norm. A pattern that would freeze nothing is an error.
     min_width: the smallest width of each group: an int counts channels, a float below 1 is a share of the group.
     rules: op rules to add or replace, by aten op; see CONTRIBUTING.md.
+    outputs: the parts of what the model returns that matter, by name, index or path (`"logits"`, `0`,
+        `"features.1"`); without it all of them do. What matters keeps its size; the rest, such as hidden states that
+        are returned beside logits, may vary, and `cafenet.verify` does not compare it.
     verify: run the model once more with every group cut differently and compare the shape of every intermediate
         result with what the trace predicts; groups that the model's code does not let vary are frozen.
     """
-    space = find_space(model, example_inputs, freeze=freeze, min_width=min_width, rules=rules, verify=verify)
+    space = find_space(
+        model, example_inputs, freeze=freeze, min_width=min_width, rules=rules, outputs=outputs, verify=verify
+    )
     if not space.groups:
         raise TraceError(
             "a width space must have at least one searchable group, but every layer is frozen:\n"
@@ -58,6 +66,7 @@ def find_space(
     freeze: str | Sequence[str] = (),
     min_width: int | float = 1,
     rules: Mapping[Any, Rule] | None = None,
+    outputs: str | int | Sequence[str | int] | None = None,
     verify: bool = True,
 ) -> WidthSpace:
     """The same, where perhaps nothing may vary."""
@@ -65,12 +74,20 @@ def find_space(
     model = unwrap(model)
     expect_own_forwards(model)
     args, kwargs = call_arguments(example_inputs)
-    atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules))
+    paths = output_paths(outputs)
+    try:
+        atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules, output_paths=paths))
+    except TraceError as error:
+        if not isinstance(error.__cause__, (TypeError, ValueError, AssertionError)):
+            raise
+        # Perhaps code that asks whether the type of a size is int, and not one that knows its attribute.
+        atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules, note_sizes=False, output_paths=paths))
     freeze_whole_modules(model, atoms)
     freeze_named(model, atoms, freeze)
     if verify:
         find_faults(model, atoms, passes)
-    return build_space(model, atoms, [each.run for each in passes], unused, min_width)
+    space = build_space(model, atoms, [each.run for each in passes], unused, min_width)
+    return replace(space, outputs=paths)
 
 
 def _checked_min_width(min_width: Any) -> int | float:

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from cafenet.calling import call, copied, named_tensors, tensors_of, to_meta, training_mode, without_trace
+from cafenet.calling import call, copied, named_tensors, to_meta, training_mode, without_trace
 from cafenet.errors import TraceError
+from cafenet.outputs import chosen_outputs, has_outputs, output_reason
 from cafenet.randomness import fixed_randomness
 from cafenet.trace.atoms import Atoms
 from cafenet.trace.rules import RuleTable
 from cafenet.trace.run import ModulePaths, Run, WatchMode, raw_labels
+from cafenet.trace.sizes import noted_sizes
 from cafenet.trace.values import Values
 
 _NUM_RANDOM_PASSES = 4
@@ -105,6 +107,7 @@ def _follow(model: nn.Module, this: Pass, tensors: dict[str, Tensor], table: Rul
             torch.no_grad(),
             fixed_randomness(this.seed) as was_drawn,
             training_mode(model, this.training),
+            noted_sizes(model, run.notes if table.note_sizes else None),
             paths.watching(),
             mode,
         ):
@@ -113,14 +116,19 @@ def _follow(model: nn.Module, this: Pass, tensors: dict[str, Tensor], table: Rul
     finally:
         if ground.values is not None:
             ground.values.give_back()
-    outputs = list(tensors_of(output))
-    run.output_shapes = [tuple(tensor.shape) for tensor in outputs]
-    for tensor in outputs:
+    run.output_paths = table.output_paths
+    if this.training and not has_outputs(output, run.output_paths):  # train mode may return something else
+        run.output_paths = ()
+    outputs = chosen_outputs(output, run.output_paths)
+    run.output_shapes = [tuple(tensor.shape) for _, tensor in outputs]
+    for path, tensor in outputs:
+        is_choice = len(outputs) > 1 and not this.training and not run.output_paths
         for label in raw_labels(tensor):
-            run.atoms.freeze(label, "is an output of the model", "")
+            run.atoms.freeze(label, output_reason(path, is_choice), "")
     for tensor, label, reason, path in run.numbers:
-        if id(tensor) in run.seen or any(tensor is output for output in outputs):
+        if id(tensor) in run.seen or any(tensor is output for _, output in outputs):
             run.atoms.freeze(label, reason, path)
+    run.settle_attributes()
 
 
 def _train_passes(

@@ -29,6 +29,9 @@ DEFAULT_RULES: dict[Any, Rule] = {
     aten.mm: products.mm,
     aten.addmm: products.addmm,
     aten.bmm: products.bmm,
+    aten.mv: products.mv,
+    **_ops(products.dot, "dot vdot"),
+    **_ops(products.grouped_mm, "_grouped_mm"),
     **_ops(
         products.batched,
         "baddbmm _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
@@ -42,6 +45,7 @@ DEFAULT_RULES: dict[Any, Rule] = {
     ),
     **_ops(norms.layer_norm, "native_layer_norm _fused_rms_norm"),
     aten.native_group_norm: norms.group_norm,
+    aten._weight_norm_interface: norms.weight_norm,
     # elementwise without the tag, and what looks like its input
     **_ops(
         elementwise.elementwise,
@@ -51,12 +55,12 @@ DEFAULT_RULES: dict[Any, Rule] = {
     **_ops(
         elementwise.carry,
         "zeros_like ones_like full_like empty_like rand_like randn_like bernoulli bernoulli_ uniform_ normal_ zero_ "
-        "fill_ detach detach_ alias lift_fresh contiguous _to_copy",
+        "fill_ detach detach_ alias lift_fresh contiguous _to_copy _conj",
     ),
     aten.glu: elementwise.glu,
     # shapes
     **_ops(shapes.restride, "as_strided as_strided_"),
-    **_ops(shapes.fresh, "new_zeros new_ones new_empty new_full"),
+    **_ops(shapes.fresh, "zeros ones empty full rand randn new_zeros new_ones new_empty new_full"),
     aten.view.default: shapes.reshape,
     **_ops(shapes.reshape, "_unsafe_view reshape _reshape_alias"),
     aten.permute: shapes.permute,
@@ -76,6 +80,11 @@ DEFAULT_RULES: dict[Any, Rule] = {
     aten.index.Tensor: shapes.index,
     aten.index_select: shapes.index_select,
     aten.embedding: shapes.embedding,
+    **_ops(shapes.index_add, "index_add index_add_"),
+    aten.gather: shapes.gather,
+    aten.unfold: shapes.unfold,
+    aten.view_as_real: shapes.view_as_real,
+    aten.view_as_complex: shapes.view_as_complex,
     **_ops(shapes.channel_shuffle, "native_channel_shuffle channel_shuffle"),
     aten.pixel_shuffle: shapes.pixel_shuffle,
     aten.pixel_unshuffle: shapes.pixel_unshuffle,
@@ -104,6 +113,10 @@ DEFAULT_RULES: dict[Any, Rule] = {
         "upsample_trilinear3d _upsample_nearest_exact3d reflection_pad3d replication_pad3d",
     ),
     aten.im2col: reductions.im2col,
+    aten.col2im: reductions.col2im,
+    **_ops(reductions.grid_sampler, "grid_sampler_2d grid_sampler_3d"),
+    **_ops(reductions.fourier, "_fft_r2c _fft_c2c _fft_c2r"),
+    **_ops(reductions.ranked, "topk"),
 }
 
 
@@ -111,13 +124,29 @@ def unknown(run: Run, call: Call) -> None:
     """No rule: whatever flows in is kept whole."""
     for tensor in call.tensors:
         for label in run.labels(tensor):
-            run.freeze(label, f"flows into {call.func}, which has no rule", call)
+            run.freeze(
+                label,
+                f"flows into {call.func}, which has no rule; give one with trace(..., rules={{torch.ops."
+                f"{call.func.overloadpacket}: rule}})",
+                call,
+            )
 
 
 class RuleTable:
-    """Finds the rule of an op: the user's own first, then ours, then PyTorch's pointwise tag."""
+    """Finds the rule of an op: the user's own first, then ours, then PyTorch's pointwise tag.
 
-    def __init__(self, extra: Mapping[Any, Rule] | None = None) -> None:
+    It also holds the two rules that are about no op: whether sizes that the code takes from attributes follow channels,
+    and which outputs of the model keep their sizes (see `outputs`).
+    """
+
+    def __init__(
+        self,
+        extra: Mapping[Any, Rule] | None = None,
+        *,
+        note_sizes: bool = True,
+        output_paths: tuple[str, ...] = (),
+    ) -> None:
+        self.note_sizes, self.output_paths = note_sizes, output_paths
         extra = {} if extra is None else extra
         if not isinstance(extra, Mapping):
             raise TraceError(f"rules must be a dict from ops to functions rule(run, call), but got {extra!r}")
@@ -132,7 +161,7 @@ class RuleTable:
 
     def __call__(self, func: torch._ops.OpOverload) -> Rule:
         if func not in self._found:
-            self._found[func] = self._find(func)
+            self._found[func] = _with_attention(self._find(func))
         return self._found[func]
 
     def _find(self, func: torch._ops.OpOverload) -> Rule:
@@ -144,8 +173,17 @@ class RuleTable:
         return priced(func, unknown, freezes=True)
 
 
+def _with_attention(rule: Rule) -> Rule:
+    def followed(run: Run, call: Call) -> None:
+        rule(run, call)
+        products.pass_attention_on(call)
+
+    return followed
+
+
 _ALWAYS = {
     *(products.convolution, products.linear, products.mm, products.addmm, products.bmm, products.batched),  # priced
+    shapes.fresh,
     shapes.expand,  # what it blows up may be blown up to the size of something that varies
 }
 

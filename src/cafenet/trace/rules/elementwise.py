@@ -9,6 +9,7 @@ from cafenet.trace.run import BROADCAST, Call, Run, raw_labels
 def elementwise(run: Run, call: Call) -> None:
     """Tie the operands' channels; sizes of 1 broadcast and are left alone."""
     operands = call.tensors
+    expect_no_write_through_view(run, call)
     for out in call.outputs:
         if len(operands) == 1 and operands[0].shape == out.shape:
             if out is not operands[0]:
@@ -17,17 +18,30 @@ def elementwise(run: Run, call: Call) -> None:
             run.label(out, joined(run, call, operands, out))
 
 
+def expect_no_write_through_view(run: Run, call: Call) -> None:
+    """Keep channels that are written into a part of a fresh tensor: the whole of it would not know of them."""
+    target = call.outputs[0] if call.outputs else None
+    if target is None or target is not call.tensors[0] or not any(each is BROADCAST for each in raw_labels(target)):
+        return
+    if target._is_view():
+        run.label(target, run.labels(target))
+
+
 def joined(run: Run, call: Call, operands: list[Tensor], out: Tensor) -> Labels:
     """The labels of an elementwise result, after tying what meets."""
     stored = [(operand, raw_labels(operand)) for operand in operands]
-    return tuple(_join_dim(run, call, stored, dim, out) for dim in range(-out.ndim, 0))
+    return tuple(join_dim(run, call, _meeting(stored, dim, out.shape[dim])) for dim in range(-out.ndim, 0))
 
 
-def _join_dim(run: Run, call: Call, stored: list[tuple[Tensor, Labels]], dim: int, out: Tensor) -> DimLabel:
-    size = out.shape[dim]
+def _meeting(stored: list[tuple[Tensor, Labels]], dim: int, size: int) -> list[DimLabel]:
+    """The labels that meet in one dimension of a result, counted from the right; a size of 1 broadcasts."""
     if size == 1:
-        return None
-    found = [labels[dim] for operand, labels in stored if operand.ndim >= -dim and operand.shape[dim] == size]
+        return []
+    return [labels[dim] for operand, labels in stored if operand.ndim >= -dim and operand.shape[dim] == size]
+
+
+def join_dim(run: Run, call: Call, found: list[DimLabel]) -> DimLabel:
+    """Tie the labels that meet in one dimension, and return that of the result."""
     labels = [label for label in found if label is not BROADCAST]
     if not labels:
         return BROADCAST if found else None
@@ -35,7 +49,8 @@ def _join_dim(run: Run, call: Call, stored: list[tuple[Tensor, Labels]], dim: in
         return None
     for label in labels[1:]:
         run.tie(labels[0], label, call)
-    return next(label for label in labels if label is not None)
+    # What meets a dimension of fixed size is one from here on: channels flattened with it are followed all the same.
+    return None if any(label is None for label in labels) else labels[0]
 
 
 def carry(run: Run, call: Call) -> None:

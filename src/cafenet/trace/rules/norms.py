@@ -71,6 +71,21 @@ def group_norm(run: Run, call: Call) -> None:
         tie_parts(run, call, channels, size)
 
 
+def weight_norm(run: Run, call: Call) -> None:
+    """`g * v / |v|`: the direction and the length of a weight, with one length per position of a dimension.
+
+    The length is taken over the channels that are left, so the others change when one is dropped.
+    """
+    v, g = call.args[:2]
+    labels, lengths = run.labels(v), run.labels(g)
+    for dim, label in enumerate(labels):
+        if g.ndim == v.ndim and g.shape[dim] == v.shape[dim] > 1:
+            run.tie(label, lengths[dim], call)
+        run.atoms.mix(label)
+    run.label(call.outputs[0], labels)
+    run.label(call.outputs[1], lengths)
+
+
 def _count(run: Run, call: Call, attribute: str, label: DimLabel, per_element: bool = False) -> None:
     """Let a size that the running module stores follow a label; it is one number, however often the module is used."""
     if label is None or getattr(call.module, attribute, None) != ((label.size,) if per_element else label.size):

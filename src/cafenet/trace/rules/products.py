@@ -11,8 +11,8 @@ from torch import Tensor
 
 from cafenet.trace.atoms import DimLabel
 from cafenet.trace.pricing import charge_whole
-from cafenet.trace.rules.elementwise import tie_parts
-from cafenet.trace.run import Call, Run
+from cafenet.trace.rules.elementwise import join_dim, tie_parts
+from cafenet.trace.run import BROADCAST, Call, Run, has_labels, raw_labels
 
 
 def convolution(run: Run, call: Call) -> None:
@@ -102,28 +102,105 @@ def _product(run: Run, call: Call, left: DimLabel, right: DimLabel, produced: Di
 
 def _is_weight(run: Run, matrix: Tensor) -> bool:
     """Whether the last two dimensions are two of one parameter; those of an activation are not."""
-    rows, columns = run.labels(matrix)[-2:]
-    return rows is not None and columns is not None and run.atoms.owner(rows) == run.atoms.owner(columns)
+    labels = run.labels(matrix)[-2:]
+    rows, columns = (None if label is None else run.atoms.axis_of(label) for label in labels)
+    return rows is not None and columns is not None and rows.tensor == columns.tensor and rows.dim != columns.dim
+
+
+def mv(run: Run, call: Call) -> None:
+    """A matrix times a vector, which spectral norm does with weights."""
+    (rows, columns), (vector,) = run.labels(call.args[0]), run.labels(call.args[1])
+    run.tie(columns, vector, call)
+    if _is_weight(run, call.args[0]):
+        run.atoms.produce(rows)
+    run.label(call.out, (rows,))
+    inner = columns if columns is not None else vector
+    run.cost(1, (call.args[0].shape[0], rows), (call.args[0].shape[1], inner))
+
+
+def dot(run: Run, call: Call) -> None:
+    """The product of two vectors: all their channels end in one number."""
+    (left,), (right,) = run.labels(call.args[0]), run.labels(call.args[1])
+    run.tie(left, right, call)
+    run.atoms.mix(left)
+    run.atoms.mix(right)
+    run.cost(1, (call.args[0].shape[0], left if left is not None else right))
 
 
 def bmm(run: Run, call: Call) -> None:
-    """`a @ b` per sample. Where one factor is a weight that all samples share, this is how a linear layer runs on an
-    input that is not contiguous."""
+    """`a @ b` per sample: with a weight, with a matrix that has no channels, or, in attention, of two activations.
+
+    A weight that all samples share is how a linear layer runs on an input that is not contiguous; one weight per entry
+    of the batch is a layer of experts. A matrix without channels mixes places: the adjacency of a dense graph network.
+    """
     a, b = call.args[:2]
-    shared_a, shared_b = (_is_weight(run, t) and (t.shape[0] == 1 or t.stride(0) == 0) for t in (a, b))
-    if not shared_a and not shared_b:
+    weight_a, weight_b = _is_weight(run, a), _is_weight(run, b)
+    (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
+    is_attention = _is_of_attention(a) or _is_of_attention(b) or (left is not None and right is not None)
+    if not (weight_a or weight_b) and is_attention:
         batched(run, call)
         return
-    (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
-    batch = batch_a if shared_b else batch_b
-    _product(run, call, left, right, columns if shared_b else rows)
+    run.tie(left, right, call)
+    if weight_a or weight_b:
+        run.atoms.produce(columns if weight_b else rows)
+    if (weight_a and _is_shared(a)) or (weight_b and _is_shared(b)):
+        batch = batch_a if weight_b else batch_b
+    else:
+        batch = join_dim(run, call, [raw_labels(a)[0], raw_labels(b)[0]])
+        batch = None if batch is BROADCAST else batch
     run.label(call.out, (batch, rows, columns))
-    run.cost(1, (a.shape[0], batch), (a.shape[1], rows), (a.shape[2], left), (b.shape[2], columns))
+    inner = left if left is not None else right
+    run.cost(1, (a.shape[0], batch), (a.shape[1], rows), (a.shape[2], inner), (b.shape[2], columns))
+
+
+def _is_shared(matrix: Tensor) -> bool:
+    return matrix.shape[0] == 1 or matrix.stride(0) == 0
+
+
+def grouped_mm(run: Run, call: Call) -> None:
+    """Rows sorted by expert times the experts' weights: `(rows, in) x (experts, in, out)`."""
+    a, b = call.args[:2]
+    labels_a, labels_b = run.labels(a), run.labels(b)
+    if a.ndim != 2 or b.ndim != 3:
+        batched(run, call)
+        return
+    run.freeze(labels_b[0], "is a number of experts", call)
+    for label in (labels_a[1], labels_b[2]):
+        _tie_neighbours(run, call, label, 16 // a.element_size())  # the kernel takes rows of whole 16 bytes
+    _product(run, call, labels_a[1], labels_b[1], labels_b[2])
+    bias = call.arg("bias")
+    if bias is not None:
+        run.tie(labels_b[2], run.labels(bias)[-1], call)
+    run.label(call.out, (labels_a[0], labels_b[2]))
+    run.cost(1, (a.shape[0], labels_a[0]), (a.shape[1], labels_a[1]), (b.shape[2], labels_b[2]))
+
+
+def _tie_neighbours(run: Run, call: Call, label: DimLabel, number: int) -> None:
+    if label is not None:
+        run.tie(label[::number].repeat(number)[: label.size], label, call)
+
+
+_ATTENTION = "_cafenet_attention"
+
+
+def _is_of_attention(tensor: Tensor) -> bool:
+    return hasattr(tensor, _ATTENTION)
+
+
+def pass_attention_on(call: Call) -> None:
+    """Remember which tensors are made from scores of attention, until these meet something with channels."""
+    if any(has_labels(out) for out in call.outputs):
+        return
+    if any(_is_of_attention(tensor) for tensor in call.tensors):
+        for out in call.outputs:
+            setattr(out, _ATTENTION, True)
 
 
 def batched(run: Run, call: Call) -> None:
-    """Batched products are attention in practice, where head sizes are written into the code: keep them whole."""
+    """Products of two activations are attention in practice, with head sizes written into the code: keep them whole."""
     for tensor in call.tensors:
         for label in run.labels(tensor):
-            run.freeze(label, "is a factor of a batched matrix product (attention)", call)
+            run.freeze(label, "is a factor of a batched matrix product (attention), whose sizes stay", call)
+    for out in call.outputs:
+        setattr(out, _ATTENTION, True)
     charge_whole(run, call)

@@ -65,3 +65,43 @@ def im2col(run: Run, call: Call) -> None:
     area = int(np.prod(call.arg("kernel_size")))
     channels = None if labels[-3] is None else np.repeat(labels[-3], area)
     run.label(call.out, (*labels[:-3], channels, None))
+
+
+def col2im(run: Run, call: Call) -> None:
+    """`fold`: kernel-area many neighbours become one channel again."""
+    labels = list(run.labels(call.args[0]))
+    area = int(np.prod(call.arg("kernel_size")))
+    label = labels[-2]
+    if label is not None:
+        run.tie(label[::area].repeat(area), label, call)
+        label = label[::area]
+    run.freeze(labels[-1], f"is treated as space in {call.name}", call)
+    run.label(call.out, (*labels[:-2], label, None, None))
+
+
+def grid_sampler(run: Run, call: Call) -> None:
+    """Samples at given places: channels pass, space and the places themselves are kept."""
+    labels = run.labels(call.args[0])
+    for label in (*labels[2:], *run.labels(call.args[1])):
+        run.freeze(label, f"is treated as space in {call.name}", call)
+    run.label(call.out, (*labels[:2], *(None,) * (call.out.ndim - 2)))
+
+
+def fourier(run: Run, call: Call) -> None:
+    """Fourier transforms keep the dimensions that they go along; all others pass."""
+    labels = list(run.labels(call.args[0]))
+    for dim in call.arg("dim"):
+        run.freeze(labels[dim], f"is transformed along in {call.name}", call)
+        labels[dim] = None
+    run.label(call.out, labels)
+
+
+def ranked(run: Run, call: Call) -> None:
+    """`topk`: the dimension in which values are ranked is kept; all others pass."""
+    labels = list(run.labels(call.args[0]))
+    if labels:
+        dim = call.arg("dim")
+        run.freeze(labels[dim], f"is ranked by value in {call.name}", call)
+        labels[dim] = None
+    for out in call.outputs:
+        run.label(out, labels)

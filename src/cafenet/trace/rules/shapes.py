@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from cafenet.trace.atoms import FIXED, AtomArray, DimLabel
-from cafenet.trace.rules.elementwise import joined, tie_parts
+from cafenet.trace.rules.elementwise import expect_no_write_through_view, join_dim, joined, tie_parts
 from cafenet.trace.run import BROADCAST, Call, Run, has_labels, raw_labels
 
 
@@ -21,7 +22,19 @@ def reshape(run: Run, call: Call) -> None:
     for i0, i1, j0, j1 in _blocks(tuple(source.shape), tuple(out.shape)):
         merged = _merge(run, call, tuple(source.shape[i0:i1]), labels[i0:i1])
         result[j0:j1] = _split(run, call, merged, tuple(out.shape[j0:j1]))
+    _follow_sizes(run, call, result)
     run.label(out, result)
+
+
+def _follow_sizes(run: Run, call: Call, labels: list[DimLabel]) -> None:
+    """Sizes that the code took from attributes follow the channels that they are sizes of."""
+    sizes, first = run.notes.sizes("view", "reshape"), 0
+    if not sizes:
+        first, sizes = (asked := run.notes.sizes("unflatten") or (0,))[0] % max(call.args[0].ndim, 1), asked[1:]
+    elif len(sizes) != len(labels):
+        return
+    for size, label in zip(sizes, labels[first:], strict=False):
+        run.follow(size, label, call)
 
 
 def _blocks(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
@@ -46,11 +59,14 @@ def _merge(run: Run, call: Call, sizes: tuple[int, ...], labels: tuple[DimLabel,
     labelled = [dim for dim, label in enumerate(labels) if label is not None]
     if not labelled:
         return None
-    if len(labelled) > 1:
-        for dim in labelled:
-            run.freeze(labels[dim], f"is flattened together with other channels in {call.name}", call)
-        return None
-    dim = labelled[0]
+    dim = _varying(run, sizes, labels, labelled)
+    for other in labelled:
+        if other != dim:
+            run.freeze(
+                labels[other],
+                f"is flattened together with other channels in {call.name}, of which one kind can vary",
+                call,
+            )
     if math.prod(sizes) == sizes[dim]:
         return labels[dim]
     shape = [1] * len(sizes)
@@ -58,6 +74,20 @@ def _merge(run: Run, call: Call, sizes: tuple[int, ...], labels: tuple[DimLabel,
     label = labels[dim]
     assert label is not None
     return np.broadcast_to(label.reshape(shape), sizes).reshape(-1)
+
+
+def _varying(run: Run, sizes: tuple[int, ...], labels: tuple[DimLabel, ...], labelled: list[int]) -> int:
+    """Which of several dimensions may vary when they are flattened into one: a flattened position has one atom.
+
+    Channels that a layer has made come before a parameter's other dimensions; in a parameter the first of them, as in
+    (out, in, kernel); elsewhere the widest.
+    """
+    if len(labelled) == 1:
+        return labelled[0]
+    made = [dim for dim in labelled if run.atoms.is_produced(labels[dim])] or labelled
+    if len({run.atoms.owner(label) for label in labels if label is not None}) == 1:
+        return made[0]
+    return max(made, key=lambda dim: sizes[dim])
 
 
 def _split(run: Run, call: Call, merged: DimLabel, sizes: tuple[int, ...]) -> list[DimLabel]:
@@ -159,7 +189,7 @@ def cat(run: Run, call: Call) -> None:
         else:
             for label in column[1:]:
                 run.tie(column[0], label, call)
-            result.append(next(label for label in column if label is not None))
+            result.append(None if any(label is None for label in column) else column[0])
     run.label(call.out, result)
 
 
@@ -177,33 +207,77 @@ def stack(run: Run, call: Call) -> None:
 
 
 def split(run: Run, call: Call) -> None:
-    """Cut along a dimension; the i-th channels of equal parts go together, so that they stay equal."""
+    """Cut along a dimension.
+
+    A part whose size the code took from an attribute varies by itself, and the attribute with it. The i-th channels of
+    all other parts go together, so that the parts keep their ratio.
+    """
     labels = list(run.labels(call.args[0]))
     dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
-    part = math.gcd(*(out.shape[dim] for out in call.out))
-    first = tie_parts(run, call, labels[dim], part)
-    for out in call.out:
-        labels[dim] = None if first is None else np.tile(first, out.shape[dim] // part)
+    sizes = [out.shape[dim] for out in call.out]
+    parts = [None] * len(sizes) if labels[dim] is None else _parts(run, call, labels[dim], sizes)
+    for out, part in zip(call.out, parts, strict=True):
+        labels[dim] = part
         run.label(out, labels)
 
 
+def _parts(run: Run, call: Call, label: AtomArray, sizes: list[int]) -> list[AtomArray]:
+    asked = run.notes.sizes("split", "split_with_sizes", "unsafe_split")
+    parts = np.split(label, np.cumsum(sizes)[:-1])
+    if call.func.overloadpacket.__name__ == "split_with_sizes" and list(asked[: len(sizes)]) == sizes:
+        followed = [run.follow(size, part, call) for size, part in zip(asked, parts, strict=False)]
+    else:
+        followed = [False] * len(sizes)
+    others = [number for number, is_followed in enumerate(followed) if not is_followed]
+    if others:
+        unit = math.gcd(*(sizes[number] for number in others))
+        first = tie_parts(run, call, np.concatenate([parts[number] for number in others]), unit)
+        assert first is not None
+        for number in others:
+            parts[number] = np.tile(first, sizes[number] // unit)
+        if len(others) == len(sizes) and asked and unit == sizes[0]:
+            run.follow(asked[0], first, call)
+    return parts
+
+
 def slice_dim(run: Run, call: Call) -> None:
-    """A whole slice changes nothing; a part ties the parts of its size, as `chunk` does."""
+    """A whole slice changes nothing; a part ties the parts of its size, as `chunk` does; a stride, its neighbours."""
     source, out = call.args[0], call.out
     labels = list(run.labels(source))
-    dim, step = call.arg("dim"), call.arg("step")
-    if labels[dim] is not None and out.shape[dim] != source.shape[dim]:
-        size = source.shape[dim]
-        start = _position(call.arg("start"), size)
-        part = math.gcd(start, out.shape[dim], size)
-        if step != 1 or out.shape[dim] == 0:
-            run.freeze(labels[dim], f"is indexed by position in {call.name}", call)
-            labels[dim] = None
-        else:
-            first = tie_parts(run, call, labels[dim], part)
-            assert first is not None
-            labels[dim] = np.tile(first, out.shape[dim] // part)
+    dim = call.arg("dim")
+    label = labels[dim]
+    if label is not None and out.shape[dim] != source.shape[dim]:
+        start = _position(call.arg("start"), label.size)
+        labels[dim] = _sliced(run, call, label, start, out.shape[dim], call.arg("step"))
     run.label(out, labels)
+
+
+def _sliced(run: Run, call: Call, label: AtomArray, start: int, length: int, step: int) -> DimLabel:
+    if step != 1 or length == 0:
+        if start >= step or label.size % step or length != label.size // step:
+            run.freeze(label, f"is indexed by position in {call.name}", call)
+            return None
+        run.tie(label[::step].repeat(step), label, call)
+        return label[start::step]
+    stop = start + length
+    if _follow_ends(run, call, label, start, stop):
+        return label[start:stop]
+    part = math.gcd(start, length, label.size)
+    first = tie_parts(run, call, label, part)
+    assert first is not None
+    return np.tile(first, length // part)
+
+
+def _follow_ends(run: Run, call: Call, label: AtomArray, start: int, stop: int) -> bool:
+    """Whether both ends are the tensor's own or come from attributes, which then count what lies before them."""
+    asked = run.notes.sizes("__getitem__", "__setitem__", "narrow")
+    ends = {end: [size for size in asked if size == end and run.notes.source(size)] for end in (start, stop)}
+    inner = [end for end in ends if 0 < end < label.size]
+    if not all(len({size.source for size in ends[end]}) == 1 for end in inner):
+        return False
+    for end in inner:
+        run.follow(ends[end][0], label[:end], call)
+    return True
 
 
 def _position(start: int | None, size: int) -> int:
@@ -268,16 +342,23 @@ def pad(run: Run, call: Call) -> None:
 
 
 def index(run: Run, call: Call) -> None:
-    """`x[..., i, ...]` with one index tensor: the indexed dimension is kept, the others pass."""
+    """`x[..., i, ...]`: dimensions that tensors index are kept, the others pass."""
     labels, indices = run.labels(call.args[0]), call.arg("indices")
-    used = [dim for dim, item in enumerate(indices) if item is not None]
-    if len(used) != 1 or indices[used[0]].dtype.is_floating_point or str(indices[used[0]].dtype) == "torch.bool":
-        for label in labels:
-            run.freeze(label, "is indexed by a tensor", call)
-        return
-    dim = used[0]
-    run.freeze(labels[dim], "is indexed by a tensor", call)
-    run.label(call.out, (*labels[:dim], *(None,) * indices[dim].ndim, *labels[dim + 1 :]))
+    used: list[int] = []
+    rank = dim = 0
+    for item in indices:
+        is_mask = item is not None and item.dtype in (torch.bool, torch.uint8)
+        num_dims = item.ndim if is_mask else 1
+        if item is not None:
+            used += range(dim, dim + num_dims)
+            rank = max(rank, 1 if is_mask else item.ndim)
+        dim += num_dims
+    for dim in used:
+        run.freeze(labels[dim], "is indexed by a tensor", call)
+    is_block = used == list(range(used[0], used[-1] + 1))  # else what they pick comes first
+    first = used[0] if is_block else 0
+    rest = [label for dim, label in enumerate(labels) if dim not in used]
+    run.label(call.out, (*rest[:first], *(None,) * rank, *rest[first:]))
 
 
 def index_select(run: Run, call: Call) -> None:
@@ -307,7 +388,8 @@ def restride(run: Run, call: Call) -> None:
 
 
 def fresh(run: Run, call: Call) -> None:
-    """`x.new_zeros(size)` takes nothing from x but its type."""
+    """`zeros(size)`: all its values are alike, so it fits whatever it meets; the check run knows its size."""
+    run.label(call.out, [BROADCAST if size > 1 else None for size in call.out.shape])
 
 
 def channel_shuffle(run: Run, call: Call) -> None:
@@ -333,3 +415,50 @@ def pixel_unshuffle(run: Run, call: Call) -> None:
     labels, area = list(run.labels(call.args[0])), call.arg("downscale_factor") ** 2
     labels[-3] = None if labels[-3] is None else np.repeat(labels[-3], area)
     run.label(call.out, labels)
+
+
+def unfold(run: Run, call: Call) -> None:
+    """`x.unfold(dim, size, step)`: windows along one dimension, which is kept; the others pass."""
+    labels, dim = list(run.labels(call.args[0])), call.arg("dimension")
+    if labels:
+        run.freeze(labels[dim], f"is cut into windows in {call.name}", call)
+        labels[dim] = None
+    run.label(call.out, (*labels, None))
+
+
+def view_as_real(run: Run, call: Call) -> None:
+    """Complex numbers as pairs in a new last dimension."""
+    run.label(call.out, (*raw_labels(call.args[0]), None))
+
+
+def view_as_complex(run: Run, call: Call) -> None:
+    """Pairs in the last dimension as complex numbers."""
+    labels = run.labels(call.args[0])
+    run.freeze(labels[-1], f"is a real or imaginary part in {call.name}", call)
+    run.label(call.out, labels[:-1])
+
+
+def index_add(run: Run, call: Call) -> None:
+    """`x.index_add_(dim, index, source)`: rows are added by number along one dimension; the others meet."""
+    target, source, dim = call.args[0], call.arg("source"), call.arg("dim")
+    for tensor in (target, source):
+        run.freeze(run.labels(tensor)[dim], "is indexed by a tensor", call)
+    expect_no_write_through_view(run, call)
+    stored = [raw_labels(target), raw_labels(source)]
+    labels = [join_dim(run, call, [each[d] for each in stored]) for d in range(target.ndim)]
+    labels[dim] = None
+    run.label(call.out, labels)
+
+
+def gather(run: Run, call: Call) -> None:
+    """`x.gather(dim, index)`: picked by number along one dimension; along the others the index meets the source."""
+    source, numbers, dim = call.args[0], call.arg("index"), call.arg("dim") % max(call.out.ndim, 1)
+    labels, asked = run.labels(source), raw_labels(numbers)
+    result: list[DimLabel] = []
+    for d, label in enumerate(labels):
+        if d == dim or numbers.shape[d] != source.shape[d]:
+            run.freeze(label, "is indexed by a tensor", call)
+            result.append(run.labels(numbers)[d])
+        else:
+            result.append(join_dim(run, call, [label, asked[d]]))
+    run.label(call.out, result)
