@@ -139,13 +139,15 @@ class BinnedSpace:
         self._edges = [
             _unit_edges(b.first, b.size, g.channels, g.divisor) for b, g in zip(bins.groups, space.groups, strict=True)
         ]
+        self._units = [
+            [np.arange(low, high, dtype=np.int64) for low, high in zip([0, *edges], edges, strict=False)]
+            for edges in self._edges
+        ]
+        """Per group, the units of each bin; number 0, before the first, has none."""
 
     def subnet(self, bins: tuple[tuple[int, ...], ...]) -> Subnet:
         """The subnet that keeps these bins of each group."""
-        kept = []
-        for numbers, edges in zip(bins, self._edges, strict=True):
-            runs = [np.arange(edges[number - 1], edges[number], dtype=np.int64) for number in numbers]
-            kept.append(np.concatenate(runs))
+        kept = (np.concatenate([of_bin[n] for n in numbers]) for numbers, of_bin in zip(bins, self._units, strict=True))
         return Subnet(tuple(kept))
 
     def leftmost(self, taken: IntArray) -> Subnet:

@@ -7,6 +7,7 @@ float64 is exact.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +61,9 @@ class Cost:
             left, right = product.forms
             self._constant += product.constant * left[0] * right[0]
             self._linear += product.constant * (left[0] * right[1:] + right[0] * left[1:])
-            self._quadratic += product.constant * np.outer(left[1:], right[1:])
+            # A form has few groups: the whole outer product would make a deep network's cost cubic in its depth.
+            rows, columns = (np.flatnonzero(form[1:]) for form in product.forms)
+            self._quadratic[np.ix_(rows, columns)] += product.constant * np.outer(left[1 + rows], right[1 + columns])
         else:
             self._higher.append(product)
 
@@ -86,7 +89,20 @@ class Cost:
 
     def touched(self, groups: npt.NDArray[np.bool_]) -> float:
         """The cost, at full width, of all products that depend on one of these groups."""
-        return sum(p.value(self._full) for p in self.products if p.forms and bool((p.touches() & groups).any()))
+        values, starts, members = self._members
+        if not values.size:
+            return 0.0
+        return float(values[np.logical_or.reduceat(groups[members], starts)].sum())
+
+    @cached_property
+    def _members(self) -> tuple[FloatArray, IntArray, IntArray]:
+        """Of the products that depend on groups: their values at full width, and where in a list their groups begin."""
+        touched = [(product, np.flatnonzero(product.touches())) for product in self.products if product.forms]
+        touched = [(product, groups) for product, groups in touched if groups.size]
+        values = np.array([product.value(self._full) for product, _ in touched])
+        sizes = np.array([groups.size for _, groups in touched], dtype=np.int64)
+        members = np.concatenate([np.empty(0, dtype=np.int64), *(groups for _, groups in touched)])
+        return values, np.cumsum(sizes) - sizes, members
 
 
 def _simplified(product: Product) -> Product:

@@ -88,44 +88,48 @@ class Subnet:
         """A mask over all units; its last entry stands for fixed positions and is always true."""
         mask = np.zeros(layout.num_units + 1, dtype=bool)
         mask[-1] = True
-        for first, units in zip(layout.first_units[:-1], self.units, strict=True):
-            mask[first + units] = True
+        sizes = [units.size for units in self.units]
+        if sizes:
+            mask[np.concatenate(self.units) + np.repeat(layout.first_units[:-1], sizes)] = True
         return mask
 
 
-@dataclass(frozen=True, eq=False)
 class Cut:
     """The positions of a dimension that are kept: a run is a view, anything else one gather."""
 
-    positions: IntArray
-    is_run: bool
-    is_whole: bool
+    __slots__ = ("_index", "is_run", "is_whole", "positions", "start")
+
+    def __init__(self, positions: IntArray, size: int) -> None:
+        """size: that of the whole dimension."""
+        self.positions = positions
+        self.start = int(positions[0]) if positions.size else 0
+        self.is_run = positions.size > 0 and int(positions[-1]) - self.start + 1 == positions.size
+        self.is_whole = positions.size == size
+        self._index: Tensor | None = None
 
     def apply(self, tensor: Tensor, dim: int) -> Tensor:
         """The kept positions of one dimension; gradients flow back to the full tensor."""
         if self.is_whole:
             return tensor
         if self.is_run:
-            return tensor.narrow(dim, int(self.positions[0]), self.positions.size)
-        return tensor.index_select(dim, self._index(tensor))
+            return tensor.narrow(dim, self.start, self.positions.size)
+        return tensor.index_select(dim, self._index_on(tensor.device))
 
     def assign(self, tensor: Tensor, dim: int, part: Tensor) -> None:
         """Write a part back to where `apply` took it from, in place."""
         if self.is_run:
-            tensor.narrow(dim, int(self.positions[0]), self.positions.size).copy_(part)
+            tensor.narrow(dim, self.start, self.positions.size).copy_(part)
         else:
-            tensor.index_copy_(dim, self._index(tensor), part)
+            tensor.index_copy_(dim, self._index_on(tensor.device), part)
 
-    def _index(self, tensor: Tensor) -> Tensor:
-        return torch.from_numpy(self.positions).to(tensor.device)
+    def _index_on(self, device: torch.device) -> Tensor:
+        """The positions as a tensor, which all tensors that are cut alike share."""
+        if self._index is None or self._index.device != device:
+            self._index = torch.from_numpy(self.positions).to(device)
+        return self._index
 
 
 def cuts(layout: Layout, subnet: Subnet) -> tuple[Cut, ...]:
     """One cut for every pattern of the layout."""
     keep = subnet.keeps(layout)
-    return tuple(_cut(np.flatnonzero(keep[pattern]), pattern.size) for pattern in layout.patterns)
-
-
-def _cut(positions: IntArray, size: int) -> Cut:
-    is_run = positions.size > 0 and int(positions[-1] - positions[0]) + 1 == positions.size
-    return Cut(positions, is_run, positions.size == size)
+    return tuple(Cut(keep[pattern].nonzero()[0], pattern.size) for pattern in layout.patterns)

@@ -1,13 +1,15 @@
 """Running the user's own forward on a part of its channels: sliced tensors in, patched attributes for the moment."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from cafenet.calling import run_with, tensor_places
-from cafenet.layout import Cut, Layout, Subnet, cuts
+from cafenet.layout import Cut, IntArray, Layout, Subnet, cuts
 from cafenet.snapshot import unchanged
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
@@ -16,12 +18,62 @@ AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
 
 def slice_tensors(tensors: Mapping[str, Tensor], layout: Layout, chosen: tuple[Cut, ...]) -> dict[str, Tensor]:
     """The chosen part of every tensor that the layout mentions; the others pass as they are."""
-    sliced = {}
-    for name, tensor in tensors.items():
-        for dim, pattern in layout.axes.get(name, {}).items():
-            tensor = chosen[pattern].apply(tensor, dim)
-        sliced[name] = tensor
-    return sliced
+    return {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
+
+
+class Gatherer:
+    """The tensors of a model as they are now, ready to be cut for many subnets that are run without a graph.
+
+    A norm has five vectors and scalars, and an op for each of them would take as long as the norm itself. So all
+    vectors are gathered by one op, and all scalars copied by one; each is a view of what comes out.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], layout: Layout) -> None:
+        self._layout, self._buffers = layout, buffers
+        self._tensors = {**parameters, **buffers}
+        self._others: dict[str, Mapping[int, int]] = {}
+        alike: dict[tuple[bool, torch.dtype, torch.device], list[str]] = {}
+        for name, tensor in self._tensors.items():
+            dims = layout.axes.get(name, {})
+            if tensor.layout is torch.strided and (tensor.ndim == 0 or (tensor.ndim == 1 and dims)):
+                alike.setdefault((tensor.ndim == 0, tensor.dtype, tensor.device), []).append(name)
+            else:
+                self._others[name] = dims
+        self._scalars = [(names, self._together(names, torch.stack)) for (is_0d, *_), names in alike.items() if is_0d]
+        self._vectors = [
+            (names, self._together(names, torch.cat), *self._places(names))
+            for (is_0d, *_), names in alike.items()
+            if not is_0d
+        ]
+
+    def _together(self, names: Sequence[str], join: Callable[[list[Tensor]], Tensor]) -> Tensor:
+        return join([self._tensors[name].detach() for name in names])
+
+    def _places(self, names: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """The pattern of each vector, and where it begins among the others."""
+        sizes = [self._tensors[name].shape[0] for name in names]
+        return np.array([self._layout.axes[name][0] for name in names]), np.cumsum([0, *sizes[:-1]])
+
+    def part(self, chosen: tuple[Cut, ...]) -> dict[str, Tensor]:
+        """The chosen part of every tensor; buffers are copies that may be written to."""
+        part = dict.fromkeys(self._tensors)  # in the model's order
+        for names, together in self._scalars:
+            part.update(zip(names, together.clone().unbind(), strict=True))
+        for names, together, patterns, starts in self._vectors:
+            cut = [chosen[number].positions for number in patterns.tolist()]
+            sizes = [positions.size for positions in cut]
+            index = torch.from_numpy(np.concatenate(cut) + np.repeat(starts, sizes)).to(together.device)
+            part.update(zip(names, together.index_select(0, index).split(sizes), strict=True))
+        for name, dims in self._others.items():
+            tensor = _sliced(self._tensors[name], dims, chosen)
+            part[name] = tensor.clone() if name in self._buffers else tensor
+        return cast(dict[str, Tensor], part)
+
+
+def _sliced(tensor: Tensor, dims: Mapping[int, int], chosen: tuple[Cut, ...]) -> Tensor:
+    for dim, pattern in dims.items():
+        tensor = chosen[pattern].apply(tensor, dim)
+    return tensor
 
 
 def attribute_values(layout: Layout, chosen: tuple[Cut, ...]) -> AttributeValues:
@@ -39,7 +91,8 @@ class Harness:
     def __init__(self, model: nn.Module, layout: Layout) -> None:
         self.model, self.layout = model, layout
         self._places = tensor_places(model)
-        self._modules = [model.get_submodule(slot.module) for slot in layout.attributes]
+        modules = dict(model.named_modules(remove_duplicate=False))
+        self._modules = [modules[slot.module] for slot in layout.attributes]
         self._parameters = [name for name, _ in model.named_parameters()]
         self._buffers = [name for name, _ in model.named_buffers()]
 
@@ -50,6 +103,10 @@ class Harness:
     def buffers(self) -> dict[str, Tensor]:
         """The model's buffers as they are now, by name."""
         return self._now(self._buffers)
+
+    def gatherer(self) -> Gatherer:
+        """The model's tensors as they are now, to be cut many times before they change."""
+        return Gatherer(self.parameters(), self.buffers(), self.layout)
 
     def _now(self, names: list[str]) -> dict[str, Tensor]:
         return {name: held[key] for name in names for held, key in self._places[name][:1]}

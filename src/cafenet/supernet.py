@@ -25,7 +25,7 @@ from cafenet.calling import call_arguments, copy_of, unwrap
 from cafenet.choice import Choice, Race
 from cafenet.errors import TrainingError
 from cafenet.layout import Cut, Subnet, cuts
-from cafenet.slicing import Harness, slice_tensors
+from cafenet.slicing import Gatherer, Harness, slice_tensors
 from cafenet.space import WidthSpace
 
 Batch: TypeAlias = tuple[Any, Any]
@@ -186,12 +186,18 @@ class Supernet(nn.Module):
     def _trial_losses(self, batches: Sequence[Batch], prepared: list[tuple[Cut, ...]], loss_fn: LossFunction) -> Tensor:
         losses = []
         with torch.no_grad(), same_randomness(self.device) as rewind:
+            gatherer = self.harness.gatherer()
             for chosen in prepared:
                 rewind()
-                each = [loss_fn(self._run(inputs, chosen), target) for inputs, target in batches]
+                each = [loss_fn(self._try(inputs, gatherer, chosen), target) for inputs, target in batches]
                 losses.append(torch.stack([loss.double().cpu() for loss in each]).mean())
         torch.clear_autocast_cache()  # weights that were cast without a graph must not serve the training pass
         return torch.stack(losses)
+
+    def _try(self, inputs: Any, gatherer: Gatherer, chosen: tuple[Cut, ...]) -> Any:
+        """The model's own forward on a part of its tensors, without a graph; what it writes is thrown away."""
+        args, kwargs = call_arguments(inputs)
+        return self.harness.run(gatherer.part(chosen), chosen, args, kwargs)
 
     def _run(self, inputs: Any, chosen: tuple[Cut, ...], keep_buffers: bool = False) -> Any:
         """The model's own forward on a part of its tensors; buffers are clones, kept or thrown away after it."""

@@ -18,6 +18,9 @@ def _overloads(names: str) -> set[Any]:
 
 _SAME = _overloads("relu gelu silu sigmoid tanh hardswish hardsigmoid hardtanh leaky_relu elu mish")
 _SAME_IN_PLACE = _overloads("relu_ gelu_ silu_ sigmoid_ tanh_ hardswish_ hardsigmoid_ hardtanh_ leaky_relu_ elu_")
+_SUMS = {aten.add.Tensor, aten.mul.Tensor, aten.sub.Tensor}
+_SUMS_IN_PLACE = {aten.add_.Tensor, aten.mul_.Tensor, aten.sub_.Tensor}
+_CONVOLUTION = aten.convolution.default
 _BATCH_NORMS = _overloads("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training")
 
 
@@ -30,6 +33,14 @@ def run_op(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: li
             return _like(args[0])
         if func in _BATCH_NORMS:
             return _like(args[0]), _empty(args[0]), _empty(args[0])
+        if func in _SUMS and _are_alike(args):
+            return _like(args[0])
+        if func in _SUMS_IN_PLACE and _are_alike(args):
+            return args[0]
+        if func is _CONVOLUTION:
+            sizes = _convolved_sizes(*args)
+            if sizes is not None:
+                return torch.empty(sizes, dtype=args[0].dtype, device="meta")
     return func(*args, **kwargs)
 
 
@@ -39,3 +50,47 @@ def _like(tensor: Tensor) -> Tensor:
 
 def _empty(tensor: Tensor) -> Tensor:
     return torch.empty(0, dtype=tensor.dtype, device="meta")
+
+
+def _are_alike(args: tuple[Any, ...]) -> bool:
+    """Whether both operands are tensors of one shape, type and order in memory."""
+    left, right = args[0], args[1]
+    return (
+        isinstance(right, Tensor)
+        and right.is_meta
+        and left.dtype == right.dtype
+        and left.shape == right.shape
+        and left.stride() == right.stride()
+        and left.is_contiguous()
+    )
+
+
+def _convolved_sizes(
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> tuple[int, ...] | None:
+    """The sizes of a plain convolution's result; None for all others and for sizes that do not fit."""
+    sizes, kernel = inputs.shape, weight.shape
+    if transposed or not len(sizes) == len(kernel) > 2 or sizes[1] != kernel[1] * groups or kernel[0] % groups:
+        return None
+    if inputs.dtype != weight.dtype or not inputs.is_contiguous() or not weight.is_contiguous():
+        return None
+    if bias is not None and (bias.dtype != inputs.dtype or bias.shape != kernel[:1]):
+        return None
+    spatial = [
+        (size + 2 * _of(padding, dim) - _of(dilation, dim) * (reach - 1) - 1) // _of(stride, dim) + 1
+        for dim, (size, reach) in enumerate(zip(sizes[2:], kernel[2:], strict=True))
+    ]
+    return (sizes[0], kernel[0], *spatial) if min(*sizes, *spatial) > 0 else None
+
+
+def _of(values: list[int], dim: int) -> int:
+    """The value of one spatial dimension; a single value is that of all."""
+    return values[dim] if len(values) > 1 else values[0]
