@@ -21,7 +21,7 @@ from cafenet.cli import main
 
 LIMIT_S = 60.0
 SAME, LEFT, CLEAR = "same result", "shows what is left", "clear line, exit 2"
-TRACEBACK, WRONG, SLOW = "traceback", "wrong result", "no end"
+TRACEBACK, WRONG, LESS, SLOW = "traceback", "wrong result", "less without a word", "no end"
 NOTICE = re.compile(r"damaged|cannot be read|could not be read|missing|is broken|\byet\b|not finished|not all trained")
 """Words by which a page says that something is not there."""
 
@@ -169,14 +169,22 @@ def page_of(use: str, out: Path, place: Path) -> str:
 
 
 def _page_outcome(page: str, before: str, ended: Ended, file: str) -> Outcome:
+    """A page that differs must say why; one that only lacks something is told from one that shows something else."""
     if page == before:
         return Outcome(SAME)
-    old = set(re.split(r"[<>\n]", before))
-    new = [piece for piece in re.split(r"[<>\n]", page) if piece not in old]
+    old = set(_texts(before))
+    new = [text for text in _texts(page) if text not in old]
     words = "\n".join([*new, ended.said, ended.printed])
     if NOTICE.search(words) or Path(file).name in words:
         return Outcome(LEFT)
-    return Outcome(WRONG, f"another page without a word: {next((piece for piece in new if piece.strip()), 'shorter')}")
+    return Outcome(WRONG, f"the page says {new[0]!r}, and nothing of the damage") if new else Outcome(LESS, "no word")
+
+
+def _texts(page: str) -> list[str]:
+    """What a page says, in words and in the tips of its figures, without the figures themselves."""
+    tips = re.findall(r'data-tip="([^"]*)"', page)
+    page = re.sub(r"<(svg|script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return [text.strip() for text in re.split(r"<[^>]*>", page) if text.strip()] + tips
 
 
 def _expect(ended: Ended) -> Any:
@@ -184,4 +192,4 @@ def _expect(ended: Ended) -> Any:
         raise RuntimeError(f"an undamaged job must end well, but: {ended.said}")
 
 
-PART = Part("damaged", "Damaged files", cases, (SAME, LEFT, CLEAR), (TRACEBACK, WRONG, SLOW))
+PART = Part("damaged", "Damaged files", cases, (SAME, LEFT, CLEAR), (TRACEBACK, WRONG, LESS, SLOW))

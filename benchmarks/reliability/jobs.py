@@ -6,6 +6,7 @@ be equal, to the last bit, whenever the job is interrupted and started again.
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,8 +119,18 @@ def run_command(place: Path, out: Path) -> int:
     return main(["run", str(place / "tiny.yaml"), "--output", str(out), "--quiet"])
 
 
-def call_search(place: Path, out: Path) -> None:
-    """`cafenet.search` with its defaults for stages, and a final training; what it returns is kept beside."""
+def call_search(place: Path, out: Path) -> int:
+    """`cafenet.search`; an error that is meant for the user is one line and code 2, as a command would show it."""
+    try:
+        _search(place, out)
+    except cafenet.CafeNetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _search(place: Path, out: Path) -> None:
+    """A search with its defaults for stages, and a final training; what it returns is kept beside the directory."""
     data = np.load(place / "train.npz")
     images = torch.from_numpy(data["images"]).float().div(255).unsqueeze(1)
     labels = torch.from_numpy(data["labels"]).long()
