@@ -19,6 +19,8 @@ from typing import Any
 
 SAID, PRINTED, VALUE = "stderr.txt", "stdout.txt", "value.json"
 MOST_WORDS = 20_000
+MOST_BYTES = 8 * 2**30
+"""Address space of a child, so that none of them can take the machine's memory."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ def _redirect(words: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
 
 
 def _exit_code(end: SystemExit) -> int:

@@ -67,10 +67,11 @@ def uses(job: Job) -> tuple[str, ...]:
 
 
 def files_of(out: Path) -> list[str]:
-    """The files of a job, one for each part that files have in it: of models/*/seed-0/slim.pt, the last."""
-    names = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
-    last_model = max((name.split("/")[1] for name in names if name.startswith("models/")), default="")
-    return [name for name in names if not name.startswith("models/") or name.split("/")[1] == last_model]
+    """The files of a job, one for each part that files have in it: of models/*/seed-0/slim.pt, the last one trained."""
+    paths = sorted(path for path in out.rglob("*") if path.is_file())
+    models = [path for path in paths if path.relative_to(out).parts[0] == "models"]
+    kept = max(models, key=lambda path: path.stat().st_mtime_ns).parent if models else out
+    return [str(path.relative_to(out)) for path in paths if path not in models or path.parent == kept]
 
 
 def _check(job: Job, state: str, file: str, damage: str, use: str, shared: Path) -> Callable[[Path], Outcome]:

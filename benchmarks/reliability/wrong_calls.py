@@ -107,6 +107,13 @@ def schedule(**options: Any) -> Any:
     return training(schedule=ScheduleConfig(**options))
 
 
+def verified(inputs: Any) -> None:
+    """A verification that finds problems has said what is wrong, too."""
+    found = cafenet.verify(space(), inputs)
+    if not found.ok:
+        raise cafenet.CafeNetError(found.problems[0])
+
+
 def widths(values: Any) -> Any:
     return space().extract(values)
 
@@ -196,7 +203,7 @@ TRACING: Table = [
     ("trace of nothing to search", lambda v: cafenet.trace(v, IMAGE), [nn.Conv2d(1, 5, 1), nn.ReLU()]),
     ("trace of a forward that raises", lambda v: cafenet.trace(Net(raising), IMAGE), [0]),
     ("verify(trials)", lambda v: cafenet.verify(space(), IMAGE, trials=v), [0, -1, "3", None]),
-    ("verify(inputs)", lambda v: cafenet.verify(space(), v), [None, torch.zeros(1, 4, 12, 12), "image"]),
+    ("verify(inputs)", lambda v: verified(v), [None, torch.zeros(1, 4, 12, 12), "image"]),
     ("verify(space)", lambda v: cafenet.verify(v, IMAGE), [None, net()]),
 ]
 WIDTHS: Table = [
@@ -225,7 +232,7 @@ WIDTHS: Table = [
     ("uniform_bins(num_groups)", lambda v: cafenet.uniform_bins(space(), v), [0, -1, 2.5, "4", None]),
     ("LocallyFree(r)", lambda v: supernet(pattern=LocallyFree(v)), [-1, 0.5, "1", None]),
     ("Supernet(bins)", lambda v: cafenet.Supernet(net(), space(), v), [None, 3, cafenet.Bins(())]),
-    ("Supernet(seed)", lambda v: supernet(seed=v), [-1, "0", 0.5]),
+    ("Supernet(seed)", lambda v: supernet(seed=v), ["0", 0.5]),
     ("SupernetConfig(r)", lambda v: search(supernet=SupernetConfig(r=v)), [-1, 0.5, "1", None]),
     ("SupernetConfig(beta)", lambda v: search(supernet=SupernetConfig(beta=v)), [0, -1, NAN, INF, "1"]),
     ("SupernetConfig(num_bins)", lambda v: search(supernet=SupernetConfig(bins="uniform", num_bins=v)), [0, -1, "9"]),
