@@ -55,7 +55,7 @@ def measure(part: Part, results: Results, scratch: Path, only: str | None = None
     done = results.rows(part.name)
     start = time.monotonic()
     for number, case in enumerate(part.cases(shared)):
-        is_asked_for = case.name not in done if only is None else fnmatch.fnmatchcase(case.name, only)
+        is_asked_for = case.name not in done if only is None else _matches(case.name, only)
         if not is_asked_for:
             continue
         row = _tried(part, case, scratch / "case")
@@ -64,6 +64,11 @@ def measure(part: Part, results: Results, scratch: Path, only: str | None = None
             print(f"{part.name}: {case.name}: {row['outcome']}: {row.get('detail', '')}", flush=True)
         elif number % 50 == 49:
             print(f"{part.name}: {number + 1} cases, {time.monotonic() - start:.0f} s", flush=True)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a name is the pattern or matches it; names may hold brackets themselves."""
+    return name == pattern or fnmatch.fnmatchcase(name, pattern)
 
 
 def _tried(part: Part, case: Case, place: Path) -> dict[str, Any]:

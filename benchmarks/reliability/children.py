@@ -4,6 +4,7 @@ Everything that a piece needs is imported before the fork, so that a child start
 to its memory, its working directory or its signals stays its own.
 """
 
+import importlib
 import json
 import os
 import resource
@@ -98,7 +99,7 @@ def start(function: Callable[[], Any], words: Path, cwd: Path) -> Child:
     """Start a function in a child of its own process group; an int that it returns is its exit code.
 
     Args:
-        function: The work. An exception that it raises shows its traceback and ends the child with code 1, as in Python.
+        function: The work. An exception that it raises shows its traceback and ends the child with code 1.
         words: Directory for what the child writes to stdout and stderr, and for what its function returns.
         cwd: Directory that the child works in.
     """
@@ -146,7 +147,7 @@ def _work(function: Callable[[], Any], words: Path, cwd: Path) -> int:
 
 
 def _redirect(words: Path) -> None:
-    sys.stdin = open(os.devnull)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor, name in ((1, PRINTED), (2, SAID)):
         os.dup2(os.open(words / name, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644), descriptor)
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="replace", closefd=False)
@@ -170,21 +171,26 @@ def _words(path: Path) -> str:
     return path.read_bytes()[-MOST_WORDS:].decode(errors="replace") if path.exists() else ""
 
 
+PRELOADED = (
+    "torch._dynamo",
+    "cafenet.cli",
+    "cafenet.detection.report",
+    "cafenet.detection.run",
+    "cafenet.report.comparison_page",
+    "cafenet.report.page",
+    "docstring_parser",
+    "pycocotools.cocoeval",
+)
+
+
 def preload() -> None:
     """Import what jobs import on their way, so that children need not."""
     import torch
-    import torch._dynamo
-
-    import cafenet.cli
-    import cafenet.detection.report
-    import cafenet.detection.run
-    import cafenet.report.comparison_page
-    import cafenet.report.page
 
     from cafenet.compat import import_torchvision
 
     torch.set_num_threads(1)
     import_torchvision()
-    with suppress(ImportError):
-        import docstring_parser  # noqa: F401
-        import pycocotools.cocoeval
+    for name in PRELOADED:
+        with suppress(ImportError):
+            importlib.import_module(name)

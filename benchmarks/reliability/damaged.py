@@ -1,7 +1,7 @@
 """Damaged files: every file of a finished and of an unfinished job is damaged in six ways, and the job is used again.
 
 Of files with the same part in a job, such as the models of several methods, one is damaged. After each damage the same
-command is given again, and for runs and searches `cafenet report` and `cafenet compare`, each on a copy of its own.
+command is given again, `cafenet report` is, and for runs `cafenet compare`, each on a copy of its own.
 """
 
 import functools
@@ -62,8 +62,8 @@ def cases(shared: Path) -> Iterable[Case]:
 
 
 def uses(job: Job) -> tuple[str, ...]:
-    """What is done after the damage; `compare` takes no detectors."""
-    return ("again", "report") if job.name == "detect" else ("again", "report", "compare")
+    """What is done after the damage; `compare` takes runs alone."""
+    return ("again", "report", "compare") if job.name == "run" else ("again", "report")
 
 
 def files_of(out: Path) -> list[str]:

@@ -1,7 +1,7 @@
-"""Hostile files: what somebody else gave the user must neither run code nor take the machine, in Python or in a browser.
+"""Hostile files: what somebody else gave the user must not run code, in Python or in a browser, nor take the machine.
 
-Every attack that succeeds leaves a mark: code that ran creates a file, and a script in a page is found in its text. What
-is refused must be refused with a clear line, within seconds, and without the memory that the file asks for.
+Every attack that succeeds leaves a mark: code that ran creates a file, and a script in a page is found in its text.
+What is refused must be refused with a clear line, within seconds, and without the memory that the file asks for.
 """
 
 import html
@@ -37,7 +37,13 @@ LIMIT_S, MOST_MB = 15.0, 2000.0
 """Time and memory that a refusal may take; the benchmark itself has some 300 MB in memory."""
 MARK = "owned"
 REFUSED, HARMLESS, ESCAPED = "refused, clear line", "no effect", "shown as text"
-RAN, SCRIPT, TRACEBACK, ACCEPTED, GREEDY = "ran code", "script in a page", "traceback", "accepted", "too slow or too large"
+RAN, SCRIPT, TRACEBACK, ACCEPTED, GREEDY = (
+    "ran code",
+    "script in a page",
+    "traceback",
+    "accepted",
+    "too slow or too large",
+)
 SCRIPTS = {
     "script": "<script>owned()</script>",
     "attribute": "\"><img src=x onerror='owned()'>",
@@ -350,7 +356,9 @@ NAMED: dict[str, Callable[[Path, str], None]] = {
     ),
     "entries.json: method": lambda out, text: _set(out / "entries.json", [1, "method"], text),
     "space.json: a group's name": lambda out, text: _set(out / "space.json", ["groups", 0, "name"], text),
-    "trials.journal: a search's name": lambda out, text: _replace(out / "supernet" / "trials.journal", "evolution", text),
+    "trials.journal: a search's name": lambda out, text: _replace(
+        out / "supernet" / "trials.journal", "evolution", text
+    ),
     "the directory's name": lambda out, text: None,
 }
 
@@ -516,6 +524,4 @@ def _judged(place: Path, ended: Ended) -> Outcome:
     return Outcome(REFUSED) if ended.code == 2 else Outcome(ACCEPTED, "no error")
 
 
-PART = Part(
-    "hostile", "Hostile files", cases, (REFUSED, HARMLESS, ESCAPED), (RAN, SCRIPT, TRACEBACK, ACCEPTED, GREEDY)
-)
+PART = Part("hostile", "Hostile files", cases, (REFUSED, HARMLESS, ESCAPED), (RAN, SCRIPT, TRACEBACK, ACCEPTED, GREEDY))

@@ -1,4 +1,4 @@
-"""Kills: `kill -9` at random moments of a job that is started again until it ends; the end must be equal to the last bit.
+"""Kills: `kill -9` at random moments of a job that is started again until it ends, which must be equal to the last bit.
 
 A series is one case: a number of kills, each after a time that is drawn evenly over the time that the whole job takes.
 A job that ends before its kill is compared and begun anew in another directory, so a series has all its kills.

@@ -164,7 +164,9 @@ def _shown(value: Any, depth: int = 0) -> str:
         return "{" + ", ".join(f"{key}: {_shown(item, depth + 1)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)) and depth < 3:
         return f"[{', '.join(_shown(item, depth + 1) for item in value)}]"
-    return repr(value) if isinstance(value, (int, float, str, bool, type(None))) else f"{type(value).__name__} {id(value)}"
+    return (
+        repr(value) if isinstance(value, (int, float, str, bool, type(None))) else f"{type(value).__name__} {id(value)}"
+    )
 
 
 def _digest(content: bytes) -> str:
@@ -174,7 +176,9 @@ def _digest(content: bytes) -> str:
 def _different_outputs(model: nn.Module, twin: nn.Module, inputs: Any) -> str:
     """What differs between a model's outputs and those of a copy that nobody looked at; both may raise the same."""
     own, other = (_outputs(each, inputs) for each in (model, twin))
-    return "" if own == other else f"outputs are {json.dumps(own)[:100]}, of an untouched copy {json.dumps(other)[:100]}"
+    return (
+        "" if own == other else f"outputs are {json.dumps(own)[:100]}, of an untouched copy {json.dumps(other)[:100]}"
+    )
 
 
 def _outputs(model: nn.Module, inputs: Any) -> list[str]:
@@ -184,7 +188,10 @@ def _outputs(model: nn.Module, inputs: Any) -> list[str]:
             output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
     except Exception as error:
         return [f"{type(error).__name__}: {error}"[:200]]
-    return [f"{list(tensor.shape)} {_digest(tensor.contiguous().view(-1).numpy().tobytes())}" for tensor in tensors_of(output)]
+    return [
+        f"{list(tensor.shape)} {_digest(tensor.contiguous().view(-1).numpy().tobytes())}"
+        for tensor in tensors_of(output)
+    ]
 
 
 PART = Part("models", "Models unchanged", cases, (SAME, SAME_REFUSED), (CHANGED, BROKEN, FAILED, SLOW))

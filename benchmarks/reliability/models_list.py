@@ -14,9 +14,10 @@ TIMM = (
     "convnext_atto", "convnextv2_atto", "convmixer_768_32", "fasternet_t0", "starnet_s1", "rdnet_tiny", "hgnet_tiny",
     "hrnet_w18_small", "cspresnet50", "darknet17", "selecsls42", "nf_regnet_b0", "dm_nfnet_f0", "eca_nfnet_l0",
     "deit_tiny_patch16_224", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "swinv2_tiny_window8_256",
-    "pvt_v2_b0", "poolformer_s12", "mixer_s32_224", "resmlp_12_224", "gmixer_12_224", "levit_128s", "efficientformer_l1",
-    "mobilevit_xxs", "edgenext_xx_small", "xcit_nano_12_p16_224", "coat_lite_tiny", "crossvit_tiny_240", "cait_xxs24_224",
-    "twins_svt_small", "mambaout_femto", "efficientvit_b0", "fastvit_t8", "tiny_vit_5m_224", "maxvit_tiny_rw_224",
+    "pvt_v2_b0", "poolformer_s12", "mixer_s32_224", "resmlp_12_224", "gmixer_12_224", "levit_128s",
+    "efficientformer_l1", "mobilevit_xxs", "edgenext_xx_small", "xcit_nano_12_p16_224", "coat_lite_tiny",
+    "crossvit_tiny_240", "cait_xxs24_224", "twins_svt_small", "mambaout_femto", "efficientvit_b0", "fastvit_t8",
+    "tiny_vit_5m_224", "maxvit_tiny_rw_224",
 )  # fmt: skip
 TORCHVISION = (
     "alexnet", "vgg11", "vgg11_bn", "resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "mobilenet_v2",

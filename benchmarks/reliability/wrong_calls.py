@@ -1,7 +1,7 @@
 """Wrong calls of the Python interface: each must raise one of CafeNet's own errors, or show the user's own.
 
-A table of (what is called, the call, wrong values): every value is one case. What a call needs besides the value is made
-anew in its process, so that no case sees another's.
+A table of (what is called, the call, wrong values): every value is one case. What a call needs besides the value is
+made anew in its process, so that no case sees another's.
 """
 
 import math
@@ -191,8 +191,23 @@ TRACING: Table = [
     (
         "trace(example_inputs)",
         lambda v: cafenet.trace(net(), v),
-        [None, 3, "image", (), [], {}, (1, 2), {"x": None}, np.zeros((1, 1, 12, 12)), {"image": IMAGE}]
-        + [torch.zeros(1, 4, 12, 12), torch.zeros(1, 1), torch.zeros(0, 1, 12, 12), IMAGE.long(), (IMAGE, IMAGE)],
+        [
+            None,
+            3,
+            "image",
+            (),
+            [],
+            {},
+            (1, 2),
+            {"x": None},
+            np.zeros((1, 1, 12, 12)),
+            {"image": IMAGE},
+            torch.zeros(1, 4, 12, 12),
+            torch.zeros(1, 1),
+            torch.zeros(0, 1, 12, 12),
+            IMAGE.long(),
+            (IMAGE, IMAGE),
+        ],
     ),
     ("trace(min_width)", lambda v: cafenet.trace(net(), IMAGE, min_width=v), [0, -1, 1.5, NAN, INF, "8", None, True]),
     ("trace(freeze)", lambda v: cafenet.trace(net(), IMAGE, freeze=v), ["absent", ["0", "absent"], [3], 3, [None]]),
@@ -210,8 +225,27 @@ WIDTHS: Table = [
     (
         "extract(widths)",
         widths,
-        [{"0": 9}, {"0": 0}, {"0": -4}, {"0": 10**12}, {"0": 4.5}, {"0": None}, {"0": "4"}, {"absent": 4}, {0: 4}]
-        + [[8], [8, 12, 4], [], 8, "8", [8.0, 12.0], [True, True], [NAN, 8], [[8, 12], [8]], {"0": True}],
+        [
+            {"0": 9},
+            {"0": 0},
+            {"0": -4},
+            {"0": 10**12},
+            {"0": 4.5},
+            {"0": None},
+            {"0": "4"},
+            {"absent": 4},
+            {0: 4},
+            [8],
+            [8, 12, 4],
+            [],
+            8,
+            "8",
+            [8.0, 12.0],
+            [True, True],
+            [NAN, 8],
+            [[8, 12], [8]],
+            {"0": True},
+        ],
     ),
     ("flops(widths)", lambda v: space().flops(v), [[8], "50%", {"0": 99}, np.zeros((2, 3), dtype=int), [[1.5, 2.0]]]),
     ("params(widths)", lambda v: space().params(v), [[8], "50%", {"0": 99}, np.zeros((2, 3), dtype=int)]),
@@ -261,8 +295,13 @@ SEARCHING: Table = [
             0.5,
             "50% wings",
             "0.001ms",
-        ]
-        + ["50%+", "+", ",", "50%+50%", ["50%"], "1e400M"],
+            "50%+",
+            "+",
+            ",",
+            "50%+50%",
+            ["50%"],
+            "1e400M",
+        ],
     ),
     ("search(loss)", lambda v: search(loss=v), ["cross", "", None, 3, nn.CrossEntropyLoss]),
     ("search(metric)", lambda v: search(metric=v), ["acc", "", None, 3, lambda o, t: None, lambda o, t: "good"]),
@@ -400,14 +439,25 @@ FILES: Table = [
     (
         "slim file: tensors",
         lambda v: slim_file(tensors=v),
-        [lambda t: t | {"0.weight": torch.zeros(3, 1, 3, 3)}, lambda t: {}, lambda t: 3]
-        + [lambda t: t | {"0.weight": torch.zeros(4, 1, 3, 3).long()}, lambda t: t | {"0.weight": 3}],
+        [
+            lambda t: t | {"0.weight": torch.zeros(3, 1, 3, 3)},
+            lambda t: {},
+            lambda t: 3,
+            lambda t: t | {"0.weight": torch.zeros(4, 1, 3, 3).long()},
+            lambda t: t | {"0.weight": 3},
+        ],
     ),
     (
         "slim file: attributes",
         lambda v: slim_file(attributes=v),
-        [lambda a: [*a, ["0", "forward", 3]], lambda a: [*a, ["", "__class__", 3]], lambda a: [["absent", "x", 3]]]
-        + [lambda a: 3, lambda a: [["0"]], lambda a: [["0", "out_channels", -3]]],
+        [
+            lambda a: [*a, ["0", "forward", 3]],
+            lambda a: [*a, ["", "__class__", 3]],
+            lambda a: [["absent", "x", 3]],
+            lambda a: 3,
+            lambda a: [["0"]],
+            lambda a: [["0", "out_channels", -3]],
+        ],
     ),
     ("slim file: format", lambda v: slim_file(format_version=v), [lambda f: 99, lambda f: "1", lambda f: None]),
     (

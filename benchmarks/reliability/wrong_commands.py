@@ -1,7 +1,7 @@
 """Wrong command lines: each must end with exit code 2 and a line that says what is wrong.
 
-`{place}` is a directory with a recipe `tiny.yaml` and its data, `{run}` that of a finished run. A case works in an empty
-directory of its own.
+`{place}` is a directory with a recipe `tiny.yaml` and its data, `{run}` that of a finished run. A case works in an
+empty directory of its own.
 """
 
 RUN = "run {place}/tiny.yaml --output out --quiet "
