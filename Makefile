@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := src tests tools $(wildcard benchmarks)
 
-.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers clean
+.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers bench-reliability clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cafenet run demo --output runs/demo
@@ -22,7 +22,7 @@ docs: $(VENV)/.docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/site/index.html"
 
-bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers
+bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers bench-reliability
 
 bench-zoo: $(VENV)/.peers-installed
 	$(BIN)/python benchmarks/zoo.py
@@ -50,6 +50,9 @@ bench-ablations: $(VENV)/.dev-installed
 
 bench-peers: $(VENV)/.peers-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers
+
+bench-reliability: $(VENV)/.peers-installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.reliability
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing cafenet into $(VENV) (the first time this downloads torch)"

@@ -16,7 +16,9 @@ def is_near(first, second):
     return abs(float(first.group()) - float(second.group())) < 1.5 * 10.0 ** -len(first.group(1))
 
 
-@pytest.mark.parametrize(("name", "needs_data"), [("ranking", True), ("ablations", True), ("peers", False)])
+@pytest.mark.parametrize(
+    ("name", "needs_data"), [("ranking", True), ("ablations", True), ("peers", False), ("reliability", False)]
+)
 def test_a_page_is_what_its_results_make(name, needs_data, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     cifar = importlib.import_module("benchmarks.places").CIFAR
