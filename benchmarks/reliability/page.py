@@ -75,6 +75,9 @@ def _summary(parts: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str
     ]
     for name, part in parts.items():
         found = rows[name].values()
+        if not found:  # no zeros: nothing is known of it
+            lines.append(f"| {part.title} | not measured yet | | | | `{_command(name)}` |")
+            continue
         num_bad = sum(row["outcome"] in part.bad for row in found)
         cases = f"{len(rows[name]):,}"
         if name == "kills":
