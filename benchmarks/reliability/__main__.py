@@ -6,7 +6,8 @@
     python -m benchmarks.reliability --parts                        # only the page
 
 Every outcome goes to benchmarks/reliability/results.json at once, and a second start tries what has none yet; --fresh
-forgets them all. docs/reliability.md is made of them. `--only` tries the cases of matching names again and says what
+forgets them all. Each says of which revision it is; the package must be the one of this checkout.
+docs/reliability.md is made of them. `--only` tries the cases of matching names again and says what
 came out.
 """
 
@@ -16,7 +17,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks.places import ROOT
-from benchmarks.reliability.cases import measure
+from benchmarks.reliability.cases import measure, measured_revision
 from benchmarks.reliability.children import preload
 from benchmarks.reliability.page import PARTS, markdown
 from benchmarks.search_results import Results
@@ -27,13 +28,14 @@ HERE = Path(__file__).resolve().parent
 def main() -> None:
     """Try what has no outcome yet, then write the page."""
     options = _parser().parse_args()
+    measured = measured_revision()
     results = Results(options.output, fresh=options.fresh)
     if options.fresh:
         shutil.rmtree(options.scratch, ignore_errors=True)
     preload()
     for name in options.parts:
         part = importlib.import_module(f"benchmarks.reliability.{name}").PART
-        measure(part, results, options.scratch.resolve(), options.only)
+        measure(part, results, options.scratch.resolve(), measured, options.only)
     if options.only is None:
         options.page.write_text(markdown(results), encoding="utf-8")
 

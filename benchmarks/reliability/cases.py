@@ -2,13 +2,17 @@
 
 import fnmatch
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.places import ROOT
 from benchmarks.search_results import Results
+
+import cafenet
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,21 @@ class Part:
     """Outcomes that are defects."""
 
 
-def measure(part: Part, results: Results, scratch: Path, only: str | None = None) -> None:
+def measured_revision() -> str:
+    """The revision of this checkout, with + where its sources differ from it; another package is not measured here."""
+    sources = ROOT / "src"
+    found = Path(cafenet.__file__).resolve()
+    if not found.is_relative_to(sources):
+        raise SystemExit(f"the package must be that of {sources}, but is {found}; set PYTHONPATH={sources}:{ROOT}")
+    revision = _git("rev-parse", "--short", "HEAD")
+    return revision + ("+" if _git("status", "--porcelain", "--", "src") else "")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def measure(part: Part, results: Results, scratch: Path, revision: str, only: str | None = None) -> None:
     """Try the cases that have no outcome yet, or those whose names match `only`, and keep each outcome at once."""
     shared = scratch / part.name
     shared.mkdir(parents=True, exist_ok=True)
@@ -58,7 +76,7 @@ def measure(part: Part, results: Results, scratch: Path, only: str | None = None
         is_asked_for = case.name not in done if only is None else _matches(case.name, only)
         if not is_asked_for:
             continue
-        row = _tried(part, case, scratch / "case")
+        row = _tried(part, case, scratch / "case") | {"revision": revision}
         results.add(part.name, case.name, row)
         if row["outcome"] in part.bad or only is not None:
             print(f"{part.name}: {case.name}: {row['outcome']}: {row.get('detail', '')}", flush=True)

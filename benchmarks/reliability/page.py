@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.search_results import Results
 
-PARTS = ("kills", "damaged", "inputs", "hostile", "models")
+PARTS = ("kills", "signals", "damaged", "inputs", "hostile", "models")
 MOST_LISTED = 40
 """Defects that the page names one by one; the rest is in results.json."""
 HEAD = """# Reliability
@@ -18,6 +18,10 @@ ABOUT = {
 Tiny jobs of a few seconds are killed with `kill -9` at random moments and started again until they end. What they end
 with must be equal, to the last bit, to what an uninterrupted job ends with: tables, scores of all widths, and the
 weights in every checkpoint and slim file.""",
+    "signals": """\
+The real command gets a SIGINT or a SIGTERM at moments that are spread over all that it does, its imports too. It must
+end with exit code 130 or 143 and one line. A search with a helper is killed with `kill -9`: the helper must be gone two
+seconds later.""",
     "damaged": """\
 Every file of a finished job, and of one that was killed in its last training, is damaged in six ways: cut to half its
 length, empty, `{}`, noise, one bit flipped, missing. Then the same command is given again, which must end with the same
@@ -40,12 +44,18 @@ def markdown(results: Results) -> str:
     """The whole page."""
     parts = {name: _part(name) for name in PARTS}
     rows = {name: results.rows(name) for name in PARTS}
-    lines = [HEAD, *_summary(parts, rows)]
+    lines = [HEAD, *_summary(parts, rows), "", _revisions(rows)]
     for name, part in parts.items():
         if rows[name]:
             lines += ["", f"## {part.title}", "", ABOUT[name], "", f"`{_command(name)}`", "", *_table(part, rows[name])]
             lines += _defects(part, rows[name])
     return "\n".join(lines) + "\n"
+
+
+def _revisions(rows: dict[str, dict[str, Any]]) -> str:
+    """What was measured; a part without cases was not tried yet."""
+    found = sorted({row["revision"] for part in rows.values() for row in part.values()})
+    return f"Measured at {'revision' if len(found) == 1 else 'revisions'} {', '.join(found) or 'none yet'}."
 
 
 def _part(name: str) -> Any:
@@ -65,6 +75,9 @@ def _summary(parts: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str
     ]
     for name, part in parts.items():
         found = rows[name].values()
+        if not found:  # no zeros: nothing is known of it
+            lines.append(f"| {part.title} | not measured yet | | | | `{_command(name)}` |")
+            continue
         num_bad = sum(row["outcome"] in part.bad for row in found)
         cases = f"{len(rows[name]):,}"
         if name == "kills":
