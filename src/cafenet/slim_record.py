@@ -27,7 +27,10 @@ def as_plain(record: SlimRecord) -> dict[str, Any]:
         "patterns": [_as_tensor(pattern) for pattern in layout.patterns],
         "axes": {name: dict(dims) for name, dims in layout.axes.items()},
         "attributes": [
-            [slot.module, slot.attribute, slot.pattern, slot.factor, slot.divisor, slot.as_tuple]
+            [
+                *(slot.module, slot.attribute, slot.pattern, slot.factor, slot.divisor, slot.as_tuple),
+                *(-1 if slot.index is None else slot.index, list(slot.whole)),
+            ]
             for slot in layout.attributes
         ],
         "full_shapes": {name: list(shape) for name, shape in record.full_shapes.items()},
@@ -123,11 +126,12 @@ def _layout(content: Mapping[str, Any], num_units: list[int], full_shapes: Mappi
 
 
 def _slot(entry: Any) -> AttributeSlot:
-    kinds = (str, str, int, int, int, bool)
+    kinds = (str, str, int, int, int, bool, int, list)
     is_slot = isinstance(entry, list) and tuple(map(type, entry)) == kinds
-    if not is_slot or min(entry[2:5]) < 0 or entry[4] == 0:
+    if not is_slot or min(entry[2:5]) < 0 or entry[4] == 0 or not -1 <= entry[6] < max(len(entry[7]), 1):
         raise SlimFileError(f"an attribute must have a module, a name and how it follows widths, but is {entry!r:.60}")
-    return AttributeSlot(*entry)
+    index, whole = entry[6:]
+    return AttributeSlot(*entry[:6], None if index < 0 else index, _row(whole, "an attribute's sizes"))
 
 
 def _check_attributes(layout: Layout, model: nn.Module) -> None:
@@ -138,7 +142,7 @@ def _check_attributes(layout: Layout, model: nn.Module) -> None:
         value = vars(modules[slot.module]).get(slot.attribute) if slot.module in modules else None
         value = tuple(value) if isinstance(value, list) else value
         is_size = type(value) is int or (isinstance(value, tuple) and all(type(each) is int for each in value))
-        full = slot.value(len(layout.patterns[slot.pattern])) if slot.pattern < len(layout.patterns) else None
+        full = slot.value(len(layout.patterns[slot.pattern]), value) if slot.pattern < len(layout.patterns) else None
         if not is_size or full is None or value != full:
             raise SlimFileError(f"attributes must be sizes of layers that follow their widths, but {name} is none")
 

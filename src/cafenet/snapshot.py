@@ -69,7 +69,7 @@ class _Snapshot:
 
     def _visit(self, value: Any, depth: int) -> None:
         kind = type(value)
-        if kind in _PLAIN or id(value) in self._met:
+        if kind in _PLAIN or isinstance(value, (int, float, str)) or id(value) in self._met:
             return
         self._met.add(id(value))
         if isinstance(value, (dict, list, set, deque)):
