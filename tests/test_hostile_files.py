@@ -219,7 +219,10 @@ def crafted(content: dict, **changes: object) -> dict:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": ...}, "must have format version 1, but has None; remove it to begin again"),
+        (
+            {"format_version": ...},
+            "must have format version 1, but has None; use another directory, or remove it to begin again",
+        ),
         ({"format_version": "1"}, "must have format version 1, but has '1'"),
         ({"identity": ...}, "belongs to another run"),
         ({"identity": [1]}, "belongs to another run"),
