@@ -282,7 +282,7 @@ def of_tensors(name: str, change):
 
 
 def with_attribute(*slot: object):
-    return lambda content: content["attributes"].append(list(slot))
+    return lambda content: content["attributes"].append([*slot, -1, []])
 
 
 ALL = [0, 1, 2, 3, 4, 5, 6]
