@@ -27,10 +27,11 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, cross_entropy
 
 import cafenet
-from cafenet.assignment import LocallyFree
-from cafenet.bins import flops_sensitive_bins
-from cafenet.choice import Exact, Race
-from cafenet.supernet import Batch, Supernet
+from cafenet.modules.batches import Batch
+from cafenet.space.bins import flops_sensitive_bins
+from cafenet.supernet.candidate_choice import Exact, Race
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.supernet import Supernet
 from efficiency_networks import mobilenet_v2, vgg
 from efficiency_table import write_table
 from places import CIFAR, ROOT

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 
 
 def vgg(width: float = 0.25, num_classes: int = 10) -> nn.Module:

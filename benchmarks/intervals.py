@@ -1,6 +1,6 @@
 """A paired difference as a cell of a table."""
 
-from cafenet.pairing import PairedDifference
+from cafenet.common.statistics import PairedDifference
 
 
 def cell_of(found: PairedDifference | None, digits: int = 2) -> str:

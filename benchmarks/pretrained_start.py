@@ -18,13 +18,13 @@ from torch.nn.functional import avg_pool2d, cross_entropy
 from torch.utils.data import TensorDataset
 
 import cafenet
-from cafenet.assignment import LocallyFree
-from cafenet.bins import Bins, flops_sensitive_bins
-from cafenet.importance import sort_by_importance
-from cafenet.optim import OptimizerConfig
-from cafenet.pairing import compare_paired
-from cafenet.supernet import Supernet
-from cafenet.train import TrainConfig, train_supernet
+from cafenet.common.statistics import compare_paired
+from cafenet.space.bins import Bins, flops_sensitive_bins
+from cafenet.space.importance import sort_by_importance
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.training.optimizers import OptimizerConfig
 from efficiency_networks import vgg
 from places import CIFAR, ROOT
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 import cafenet
-from cafenet.layout import IntArray
+from cafenet.space.layout import IntArray
 from zoo_models import build_model, image
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import torch
 
-from cafenet.searching.evolution import Evolution
-from cafenet.searching.greedy import Greedy
-from cafenet.searching.random_search import RandomSearch
+from cafenet.searching.algorithms.evolution import Evolution
+from cafenet.searching.algorithms.greedy import Greedy
+from cafenet.searching.algorithms.random_search import RandomSearch
 from search_overhead import measure_overhead
 from search_peers import SAMPLERS, search_peer
 from search_report import markdown

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader
 
 import cafenet
 from cafenet.data import Augmentation, ImageData, eval_loader, hold_out, load_data, train_loader
-from cafenet.supernet import Supernet
-from cafenet.train import TrainConfig, train_supernet
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, train_supernet
 from places import CIFAR
 
 SIZE = 16

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 import cafenet
-from cafenet.bins import IntArray
-from cafenet.scoring import Score
+from cafenet.scoring.scorer import Score
+from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.budget import parse_budget
-from cafenet.searching.contest import Contest
-from cafenet.searching.evolution import Evolution
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.store import TrialStore
+from cafenet.searching.score_board import Contest
+from cafenet.searching.store.trials import TrialStore
+from cafenet.space.bins import IntArray
 from search_results import Results
 
 NUM_EXAMPLES = 5000

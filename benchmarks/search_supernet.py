@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-import cafenet.recalibration
-import cafenet.scoring
-from cafenet.bins import IntArray
-from cafenet.scoring import Score, Scorer, ScoringConfig
-from cafenet.searching.evolution import Evolution
+import cafenet.scoring.recalibration
+import cafenet.scoring.scorer
+from cafenet.scoring.scorer import Score, Scorer, ScoringConfig
+from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.result import SearchResult
-from cafenet.searching.widths import SearchConfig, WidthSearch
+from cafenet.searching.width_search import SearchConfig, WidthSearch
+from cafenet.space.bins import IntArray
 from search_network import Trained, trained_supernet
 from search_results import Results
 
@@ -64,7 +64,9 @@ def compare_scoring(results: Results, cache: Path, seeds: Sequence[int], *, quic
 
 def scoring_code() -> str:
     """A short name for the code that scores; what another version has measured is measured again."""
-    files = [Path(str(module.__file__)).read_bytes() for module in (cafenet.recalibration, cafenet.scoring)]
+    files = [
+        Path(str(module.__file__)).read_bytes() for module in (cafenet.scoring.recalibration, cafenet.scoring.scorer)
+    ]
     return hashlib.blake2b(b"".join(files), digest_size=4).hexdigest()
 
 

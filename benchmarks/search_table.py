@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cafenet.bins import Bins, GroupBins, IntArray
-from cafenet.scoring import FloatArray
-from cafenet.searching.algorithm import Algorithm
+from cafenet.scoring.scorer import FloatArray
+from cafenet.searching.algorithms.base import Algorithm
+from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.trend import Trend
+from cafenet.space.bins import Bins, GroupBins, IntArray
 from places import CHANNEL_BENCH
 
 CHANNELS = (256, 256, 256, 512, 512, 512, 512)

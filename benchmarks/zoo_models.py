@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 import torch
 from torch import Tensor, nn
 
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 
 TIMM_PREFIX = "timm:"
 TIMM_MODELS = (  # one for each family

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 
 NUM_TOKENS = 12
 

@@ -12,20 +12,20 @@ from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
-from cafenet import stages
-from cafenet.api import Found, search
-from cafenet.cli import main
+from cafenet.cli.main import main
 from cafenet.errors import BudgetError, CafeNetError, DataError, ScoringError, StoreError, TraceError, TrainingError
-from cafenet.retrain import initialised, train_model
-from cafenet.scoring import ScoringConfig
-from cafenet.searching.algorithm import Proposal
+from cafenet.pipeline import stages
+from cafenet.pipeline.search import Found, search
+from cafenet.pipeline.stages import Job, Stage, StagesConfig
+from cafenet.scoring.scorer import ScoringConfig
+from cafenet.searching.algorithms.base import Proposal
+from cafenet.searching.algorithms.evolution import Evolution
+from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.budget import parse_budget
-from cafenet.searching.evolution import Evolution
-from cafenet.searching.random_search import RandomSearch
 from cafenet.searching.result import SearchResult, read_result
-from cafenet.searching.widths import SearchConfig
-from cafenet.stages import Job, Stage, StagesConfig
-from cafenet.supernet_config import SupernetConfig
+from cafenet.searching.width_search import SearchConfig
+from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.plain_training import initialised, train_model
 from train.small import Plain, assert_same_state, batch, built, config, data, traced
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
@@ -299,9 +299,11 @@ def test_a_stage_that_can_not_be_cut_to_the_budget_begins_with_the_whole_model(t
 
 def test_the_latency_of_the_whole_is_measured_once(monkeypatch):
     measured = iter([10.0, 9.0, 8.0])
-    monkeypatch.setattr("cafenet.api.measure_latency", lambda *_: next(measured))
+    monkeypatch.setattr("cafenet.pipeline.search.measure_latency", lambda *_: next(measured))
     seen = []
-    monkeypatch.setattr("cafenet.api.plan_stages", lambda budget, full, *_: seen.append((budget, full)) or [][0])
+    monkeypatch.setattr(
+        "cafenet.pipeline.search.plan_stages", lambda budget, full, *_: seen.append((budget, full)) or [][0]
+    )
     with pytest.raises(IndexError):
         found(budget="95% latency")
     [(budget, full)] = seen
@@ -309,7 +311,7 @@ def test_the_latency_of_the_whole_is_measured_once(monkeypatch):
 
 
 def test_a_budget_that_only_a_later_stage_could_not_meet_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr("cafenet.stages.train_supernet", None)  # nothing may be trained
+    monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
     with pytest.raises(BudgetError, match="smallest"):
         found(budget="2%")
 
@@ -405,7 +407,7 @@ def test_a_second_start_within_a_latency_measures_nothing_anew(tmp_path, monkeyp
     def measured(model, *arguments):
         return machine["factor"] * (1.0 + 1e-3 * sum(parameter.numel() for parameter in model.parameters()))
 
-    for place in ("cafenet.api", "cafenet.searching.widths", "cafenet.searching.latency_model"):
+    for place in ("cafenet.pipeline.search", "cafenet.searching.width_search", "cafenet.searching.latency.estimate"):
         monkeypatch.setattr(f"{place}.measure_latency", measured)
     budget = f"{0.8 * measured(built()):.3f}ms"
     first = found(budget=budget, directory=tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cafenet.atomic import copy_directory, put_aside, write_bytes, write_json, write_text, write_torch
+from cafenet.common.files import copy_directory, put_aside, write_bytes, write_json, write_text, write_torch
 
 WRITERS = {
     "json": lambda path: write_json(path, {"a": 1}),
@@ -81,8 +81,8 @@ WITHOUT_FCNTL = """
 import sys
 sys.modules["fcntl"] = None
 import cafenet
-from cafenet.locks import HAS_FLOCK
-from cafenet.searching.storage import JournalFile
+from cafenet.common.locks import HAS_FLOCK
+from cafenet.searching.store.journal_file import JournalFile
 from pathlib import Path
 
 assert not HAS_FLOCK

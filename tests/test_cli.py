@@ -12,10 +12,10 @@ import torch
 from rich.console import Console
 
 import cafenet
-from cafenet.bins import Bins, GroupBins
-from cafenet.cli import main
-from cafenet.inspection import Inspection
-from cafenet.table import print_inspection
+from cafenet.cli.main import main
+from cafenet.cli.table import print_inspection
+from cafenet.space.bins import Bins, GroupBins
+from cafenet.space.summary import Inspection
 
 # On an 8x8 image: 8 filters of 3*3*3 weights at 64 places, then 8*10 weights: 8*27*64 + 80 = 13,904 FLOPs, and
 # 8*27 + 80 = 296 parameters. One of the 8 channels causes 27*64 + 10 = 1,738 FLOPs.
@@ -178,7 +178,7 @@ def test_mistake_ends_in_one_message(net: str, capsys: pytest.CaptureFixture[str
 
 
 def test_bug_shows_its_traceback(net: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cafenet.commands.inspect.trace", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr("cafenet.cli.inspect.trace", lambda *args, **kwargs: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["inspect", net])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.errors import CafeNetError
 
 # What torchvision does on import, in short: the second line fails beside a torch without the compiled operators.
@@ -36,7 +36,7 @@ def test_missing_schemas_are_defined_and_stay_defined(tmp_path: Path):
         tmp_path,
         NEEDS_OPS,
         "import gc, torch\n"
-        "from cafenet.compat import import_torchvision\n"
+        "from cafenet.common.torchvision_compat import import_torchvision\n"
         "first = import_torchvision(); gc.collect()\n"
         "assert import_torchvision() is first\n"
         "scores = torch.empty(5, device='meta')\n"
@@ -50,7 +50,7 @@ def test_nothing_is_defined_where_the_import_works(tmp_path: Path):
         tmp_path,
         "",
         "import torch\n"
-        "from cafenet.compat import import_torchvision\n"
+        "from cafenet.common.torchvision_compat import import_torchvision\n"
         "import_torchvision()\n"
         "assert not hasattr(torch.ops.torchvision, 'nms')\n",
     )
@@ -61,7 +61,7 @@ def test_other_failures_of_the_import_are_not_hidden(tmp_path: Path):
     result = run_with_fake_torchvision(
         tmp_path,
         "raise RuntimeError('something else is wrong')",
-        "from cafenet.compat import import_torchvision; import_torchvision()",
+        "from cafenet.common.torchvision_compat import import_torchvision; import_torchvision()",
     )
     assert result.stderr.strip().endswith("RuntimeError: something else is wrong")
 

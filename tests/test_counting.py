@@ -6,9 +6,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
-from cafenet.calling import as_written
-from cafenet.counting import ProductCounter, may_multiply
-from cafenet.trace.pricing import multiplies
+from cafenet.modules.calling import as_written
+from cafenet.modules.counting import ProductCounter, may_multiply
+from cafenet.tracing.pricing import multiplies
 
 A, B, C = torch.randn(5, 8), torch.randn(8, 3), torch.randn(2, 5, 8)
 

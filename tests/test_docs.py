@@ -19,11 +19,13 @@ from pathlib import Path
 import pytest
 
 import cafenet
-from cafenet import api
-from cafenet.cli import main
-from cafenet.detection.config import load_detection_recipe
-from cafenet.recipes import load_recipe, recipe_text
-from cafenet.searching import latency, latency_model, widths
+from cafenet.cli.main import main
+from cafenet.detection.recipe import load_detection_recipe
+from cafenet.pipeline import search as api
+from cafenet.runs.recipe_files import load_recipe, recipe_text
+from cafenet.searching import width_search as widths
+from cafenet.searching.latency import estimate as latency_model
+from cafenet.searching.latency import measure as latency
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from cafenet.errors import ScoringError
-from cafenet.evaluate import evaluate, predictions
+from cafenet.scoring.evaluation import evaluate, predictions
 
 
 class Given(nn.Module):

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import cafenet
-from cafenet import export
 from cafenet.errors import ExportError, SlimFileError
-from cafenet.export import export_model
+from cafenet.space import export
+from cafenet.space.export import export_model
 from train.small import Plain, Residual, assert_same_state, built
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)

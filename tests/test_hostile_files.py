@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from cafenet.checkpoint import FORMAT
-from cafenet.cli import main
+from cafenet.cli.main import main
+from cafenet.common.limits import IMAGE_PIXELS, check_input_size
 from cafenet.data import load_data, train_loader
 from cafenet.data.augment import Augmentation
-from cafenet.data.files import read_image
+from cafenet.data.image_files import read_image
 from cafenet.errors import CheckpointError, DataError, RecipeError
-from cafenet.limits import IMAGE_PIXELS, check_input_size
-from cafenet.recipes import load_recipe
+from cafenet.runs.recipe_files import load_recipe
+from cafenet.training.checkpoint import FORMAT
 from train.small import supernet_of, trained
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.errors import ModelNameError
 from cafenet.models import default_input_size, load_model
 

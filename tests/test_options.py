@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 import cafenet
-from cafenet.config import (
+from cafenet.common.options import Positive, Range, Rising, check_arguments, check_options, option_problems
+from cafenet.common.suggestions import did_you_mean
+from cafenet.data.augment import Augmentation
+from cafenet.errors import CafeNetError
+from cafenet.pipeline.stages import StagesConfig
+from cafenet.runs.recipe import (
     BaselinesSection,
     DataConfig,
     ModelConfig,
@@ -17,22 +22,17 @@ from cafenet.config import (
     RetrainSection,
     SearchSection,
 )
-from cafenet.data.augment import Augmentation
-from cafenet.distill import DistillConfig
-from cafenet.errors import CafeNetError
-from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.options import Positive, Range, Rising, check_arguments, check_options, option_problems
-from cafenet.scoring import ScoringConfig
-from cafenet.searching.evolution import Evolution
-from cafenet.searching.greedy import Greedy
-from cafenet.searching.latency import LatencySettings
-from cafenet.searching.random_search import RandomSearch
-from cafenet.searching.trend import Trend
-from cafenet.searching.widths import SearchConfig
-from cafenet.stages import StagesConfig
-from cafenet.suggestions import did_you_mean
-from cafenet.supernet_config import SupernetConfig
-from cafenet.train_config import TrainConfig
+from cafenet.scoring.scorer import ScoringConfig
+from cafenet.searching.algorithms.evolution import Evolution
+from cafenet.searching.algorithms.greedy import Greedy
+from cafenet.searching.algorithms.random_search import RandomSearch
+from cafenet.searching.algorithms.trend import Trend
+from cafenet.searching.latency.measure import LatencySettings
+from cafenet.searching.width_search import SearchConfig
+from cafenet.supernet.build import SupernetConfig
+from cafenet.training.config import TrainConfig
+from cafenet.training.distillation import DistillConfig
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 CONFIGS = (
     *(BaselinesSection, DataConfig, ModelConfig, Recipe, RetrainSection, SearchSection, Augmentation, DistillConfig),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
+from cafenet.common.statistics import compare_paired
 from cafenet.errors import CafeNetError
-from cafenet.pairing import compare_paired
 
 
 def test_the_docstring_by_hand():

@@ -61,7 +61,7 @@ def test_python_blocks_of_the_readme_run(tmp_path, monkeypatch, capsys):
 
 
 def test_the_commands_of_the_readme_exist():
-    from cafenet.cli import main
+    from cafenet.cli.main import main
 
     commands = set(re.findall(r"^cafenet (\w+)", README.read_text(), flags=re.MULTILINE))
     assert {"run", "recipes", "export", "inspect"} <= commands

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cafenet.checkpoint import differences
-from cafenet.cli import main
-from cafenet.config import BaselinesSection, Recipe, Reference
+from cafenet.cli.main import main
 from cafenet.data.augment import Augmentation
 from cafenet.errors import RecipeError
-from cafenet.recipes import load_recipe, recipe_text, shipped_recipes, to_yaml
+from cafenet.runs.recipe import BaselinesSection, Recipe, Reference
+from cafenet.runs.recipe_files import load_recipe, recipe_text, shipped_recipes, to_yaml
+from cafenet.training.checkpoint import differences
 
 
 def written(tmp_path: Path, text: str) -> str:

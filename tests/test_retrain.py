@@ -11,10 +11,10 @@ from torch.nn import functional
 from torch.utils.data import Dataset, TensorDataset
 
 import cafenet
-from cafenet.distill import Distillation, DistillConfig
 from cafenet.errors import TrainingError
-from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.retrain import initialised, train_model
+from cafenet.supernet.plain_training import initialised, train_model
+from cafenet.training.distillation import Distillation, DistillConfig
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 from train.small import NUM_CLASSES, Plain, WithoutNorm, assert_same_state, batch, built, config, data, log_of
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)

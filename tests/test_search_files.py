@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cafenet.errors import CafeNetError, RunFileError
-from cafenet.report.records import read_run
+from cafenet.pipeline.stages import _as_measured_first, latencies_before, place_for
+from cafenet.report.run_records import read_run
 from cafenet.searching.budget import Budget, Cap
-from cafenet.searching.latency import LatencySettings
-from cafenet.stages import _as_measured_first, latencies_before, place_for
+from cafenet.searching.latency.measure import LatencySettings
 from test_api import found
 from train.small import Plain, Residual, built, traced
 

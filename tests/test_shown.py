@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.common.tables import Shown, ranges
 from cafenet.searching.result import SearchResult
-from cafenet.shown import Shown, ranges
 
 RESULT = SearchResult(
     budget="50%",

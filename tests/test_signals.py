@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cafenet import interrupts
-from cafenet.cli import main
+from cafenet.cli.main import main
+from cafenet.common import interrupts
+from cafenet.common.interrupts import Stopped, stoppable_command
 from cafenet.data import eval_loader, load_data
-from cafenet.interrupts import Stopped, stoppable_command
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 SCRIPT = """\
 import sys
-from cafenet.cli import main
+from cafenet.cli.main import main
 if __name__ == '__main__':
     sys.exit(main())
 """
@@ -54,7 +54,7 @@ def test_a_stop_in_the_middle_of_a_command(number, monkeypatch, capsys):
         signal.raise_signal(number)
 
     before = [signal.getsignal(each) for each in CODES]
-    monkeypatch.setattr("cafenet.commands.recipes._recipes", stopped)
+    monkeypatch.setattr("cafenet.cli.recipes._recipes", stopped)
     assert main(["recipes"]) == CODES[number]
     assert capsys.readouterr().err == "stopped: what is done is kept; the same command continues\n"
     assert [signal.getsignal(each) for each in CODES] == before
@@ -100,7 +100,7 @@ if __name__ == "__main__":
 LOADER = """\
 import os, sys, time
 from torch.utils.data import Dataset
-from cafenet.feed import Feed
+from cafenet.training.batch_feed import Feed
 
 class Slow(Dataset):
     def __len__(self):

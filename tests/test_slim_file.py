@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import cafenet
-from cafenet import slim_file
+from cafenet.space import slim_file
 from networks import TWO_IMAGES, pooled
 
 

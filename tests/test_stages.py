@@ -15,20 +15,9 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
-from cafenet import stages
 from cafenet.errors import BudgetError, CafeNetError
-from cafenet.importance import channels_before, importance_order, in_order, sort_by_importance
-from cafenet.metrics import accuracy
-from cafenet.optim import ScheduleConfig
-from cafenet.scoring import ScoringConfig
-from cafenet.searching import latency_model, widths
-from cafenet.searching.budget import Budget, Cap, parse_budget
-from cafenet.searching.evolution import Evolution
-from cafenet.searching.result import SearchResult, read_result
-from cafenet.searching.trend import Trend
-from cafenet.searching.widths import SearchConfig
-from cafenet.slim_file import load, save
-from cafenet.stages import (
+from cafenet.pipeline import stages
+from cafenet.pipeline.stages import (
     Job,
     StagesConfig,
     StagesResult,
@@ -40,8 +29,20 @@ from cafenet.stages import (
     stages_for,
     train_stage,
 )
-from cafenet.supernet_config import SupernetConfig
-from cafenet.train_config import TrainConfig
+from cafenet.scoring.metrics import accuracy
+from cafenet.scoring.scorer import ScoringConfig
+from cafenet.searching import width_search as widths
+from cafenet.searching.algorithms.evolution import Evolution
+from cafenet.searching.algorithms.trend import Trend
+from cafenet.searching.budget import Budget, Cap, parse_budget
+from cafenet.searching.latency import estimate as latency_model
+from cafenet.searching.result import SearchResult, read_result
+from cafenet.searching.width_search import SearchConfig
+from cafenet.space.importance import channels_before, importance_order, in_order, sort_by_importance
+from cafenet.space.slim_file import load, save
+from cafenet.supernet.build import SupernetConfig
+from cafenet.training.config import TrainConfig
+from cafenet.training.optimizers import ScheduleConfig
 from train.small import Plain, assert_same_state, batch, built, config, traced
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
@@ -513,7 +514,7 @@ def search_to_be_killed(directory: str) -> None:
 def test_killed_in_every_stage_equals_uninterrupted(uninterrupted, tmp_path):
     """kill -9 while the stages train and search; a process of its own each time."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cafenet.api", "pytest", "torch._dynamo"])  # imported once for all
+    context.set_forkserver_preload(["cafenet.pipeline.search", "pytest", "torch._dynamo"])  # imported once for all
     for wanted in ("stage-1/log.jsonl", "stage-1/trials.journal", "stage-2/log.jsonl", "stage-3/trials.journal"):
         process = context.Process(target=search_to_be_killed, args=(str(tmp_path),))
         process.start()

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import cafenet
 from cafenet import Supernet
-from cafenet.bins import uniform_bins
-from cafenet.calling import call_arguments, tensors_of
-from cafenet.compat import import_torchvision
-from cafenet.randomness import fixed_randomness
-from cafenet.trace.tracer import find_space
+from cafenet.common.torchvision_compat import import_torchvision
+from cafenet.modules.calling import call_arguments, tensors_of
+from cafenet.modules.randomness import fixed_randomness
+from cafenet.space.bins import uniform_bins
+from cafenet.tracing.tracer import find_space
 from hugging_face import BUILDERS, build
 from networks import IMAGE, Forward, pooled
 

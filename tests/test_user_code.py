@@ -8,11 +8,11 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
-from cafenet.api import search
 from cafenet.errors import TrainingError
-from cafenet.evaluate import evaluate
-from cafenet.scoring import ScoringConfig
-from cafenet.searching.evolution import Evolution
+from cafenet.pipeline.search import search
+from cafenet.scoring.evaluation import evaluate
+from cafenet.scoring.scorer import ScoringConfig
+from cafenet.searching.algorithms.evolution import Evolution
 from train.small import Plain, batch, built, config, data, supernet_of, trained
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)

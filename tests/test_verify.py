@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import cafenet
-from cafenet.cost import Cost, Product
-from cafenet.layout import Layout
-from cafenet.trace.rules import elementwise
+from cafenet.space.cost import Cost, Product
+from cafenet.space.layout import Layout
+from cafenet.tracing.rules import elementwise
 from networks import IMAGE, TWO_IMAGES, Forward, pooled
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 import cafenet
-from cafenet.assignment import assigned_bins, patterns
+from cafenet.supernet.sharing import assigned_bins, patterns
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "images"
 

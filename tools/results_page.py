@@ -15,9 +15,9 @@ import yaml
 
 from cafenet.detection.results import COLUMNS, HEADS, from_document, spread
 from cafenet.detection.results import claims as detection_claims
-from cafenet.report.drawing import duration
-from cafenet.report.page import rows_of
-from cafenet.report.records import read_run
+from cafenet.report.figure_style import duration
+from cafenet.report.run_page import rows_of
+from cafenet.report.run_records import read_run
 from cafenet.runs.results import claims, count
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -26,13 +26,13 @@ from benchmarks.search_results import Results
 
 import cafenet
 from cafenet.data import eval_loader, train_loader
-from cafenet.optim import OptimizerConfig
-from cafenet.retrain import initialised
-from cafenet.searching.algorithm import Algorithm
+from cafenet.pipeline.stages import Job, search_in_stages, train_stage
+from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.result import SearchResult
-from cafenet.stages import Job, search_in_stages, train_stage
-from cafenet.train import TrainConfig
+from cafenet.supernet.plain_training import initialised
+from cafenet.supernet.train import TrainConfig
+from cafenet.training.optimizers import OptimizerConfig
 
 HERE = Path(__file__).resolve().parent
 POPULATION, ITERATIONS = 20, 8

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
-from cafenet.stages import StagesConfig
-from cafenet.supernet_config import SupernetConfig
+from cafenet.pipeline.stages import StagesConfig
+from cafenet.supernet.build import SupernetConfig
 
 EPOCHS = 10
 """Of a supernet."""

@@ -14,7 +14,7 @@ from benchmarks.ranking.supernets import NUM_VALIDATION
 from benchmarks.search_results import Results
 from matplotlib.figure import Figure
 
-from cafenet.pairing import compare_paired
+from cafenet.common.statistics import compare_paired
 
 NETWORK = "residual"
 """Of the ranking benchmark's two. On the plain one the best width of the line is hardly better than uniform ones."""

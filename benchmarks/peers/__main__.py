@@ -24,7 +24,7 @@ from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_
 from benchmarks.places import ROOT
 from benchmarks.search_results import Results
 
-from cafenet.retrain import initialised, train_model
+from cafenet.supernet.plain_training import initialised, train_model
 
 HERE = Path(__file__).resolve().parent
 OTHER_SEED = 1000

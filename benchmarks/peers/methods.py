@@ -15,12 +15,12 @@ from benchmarks.peers.tasks import Task, trained_for
 from torch import Tensor, nn
 
 import cafenet
-from cafenet.evaluate import evaluate
-from cafenet.importance import sort_by_importance
-from cafenet.searching.algorithm import Algorithm
+from cafenet.scoring.evaluation import evaluate
+from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.uniform import uniform_widths
+from cafenet.searching.uniform_widths import uniform_widths
+from cafenet.space.importance import sort_by_importance
 
 SUPERNET_EPOCHS = 20
 NUM_SEARCHED = 300
@@ -57,7 +57,7 @@ def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path)
     rows = _feasible(space, percent).sample(RANDOM_WIDTHS, np.random.default_rng(seed))
     scores = []
     for number, row in enumerate(rows):
-        slim = cafenet.retrain.initialised(space.extract(bins.widths(row), model=trained), seed)
+        slim = cafenet.supernet.plain_training.initialised(space.extract(bins.widths(row), model=trained), seed)
         config = trained_for(RANDOM_EPOCHS, seed)
         slim = cafenet.train_model(
             slim, task.example, task.batches(), config, directory=place / f"random-{percent}-{number}", quiet=True

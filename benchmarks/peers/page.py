@@ -10,7 +10,7 @@ from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_
 from benchmarks.ranking.networks import NUM_VALIDATION
 from benchmarks.search_results import Results
 
-from cafenet.pairing import PairedDifference, compare_paired
+from cafenet.common.statistics import PairedDifference, compare_paired
 
 OURS = "CafeNet-T"
 OTHER = "CafeNet-T, other number of stages"

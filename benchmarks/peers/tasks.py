@@ -12,11 +12,11 @@ from torch.utils.data import DataLoader
 
 import cafenet
 from cafenet.data import Augmentation, ImageData, eval_loader, train_loader
-from cafenet.evaluate import evaluate
 from cafenet.models import load_model
 from cafenet.models.mobilenet_v2 import InvertedResidual
-from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.train import TrainConfig
+from cafenet.scoring.evaluation import evaluate
+from cafenet.supernet.train import TrainConfig
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 BATCH_SIZE = 128
 SCRATCH_EPOCHS, FINETUNE_EPOCHS = 20, 5

@@ -8,10 +8,10 @@ from benchmarks.ranking.networks import SIZE, Task
 from benchmarks.search_results import Results
 
 from cafenet.data import Augmentation, eval_loader, train_loader
-from cafenet.evaluate import evaluate
-from cafenet.optim import OptimizerConfig
-from cafenet.retrain import initialised, train_model
-from cafenet.train import TrainConfig
+from cafenet.scoring.evaluation import evaluate
+from cafenet.supernet.plain_training import initialised, train_model
+from cafenet.supernet.train import TrainConfig
+from cafenet.training.optimizers import OptimizerConfig
 
 EPOCHS, BATCH_SIZE = 10, 128
 AUGMENTATION = Augmentation(padding=2, flip=True)

@@ -13,7 +13,7 @@ from benchmarks.ranking.ranking import Truth, truth
 from benchmarks.search_results import Results
 from scipy.optimize import least_squares
 
-from cafenet.scoring import FloatArray
+from cafenet.scoring.scorer import FloatArray
 
 _USUAL_ERROR = 0.7
 """In points; labels that lie much farther from the line count less. A layer of two channels is no part of any trend."""

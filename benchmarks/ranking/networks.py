@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, relu
 
 import cafenet
-from cafenet.bins import Bins, IntArray
 from cafenet.data import ImageData, load_data
 from cafenet.models.plain_cnn import plain_cnn
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
+from cafenet.space.bins import Bins, IntArray
 
 SIZE = 16
 NUM_TRAIN, NUM_VALIDATION = 10_000, 4_000

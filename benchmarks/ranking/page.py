@@ -24,8 +24,8 @@ from benchmarks.ranking.supernets import EPOCHS, FULL_EPOCHS, NUM_VALIDATION, WA
 from benchmarks.ranking.trends import NUM_SAMPLES
 from benchmarks.search_results import Results
 
-from cafenet.pairing import PairedDifference, compare_paired
-from cafenet.scoring import FloatArray
+from cafenet.common.statistics import PairedDifference, compare_paired
+from cafenet.scoring.scorer import FloatArray
 
 DIGITS = (3, 3, 2, 2)
 DEFAULT = "trend of accuracies"

@@ -17,10 +17,10 @@ from torch import nn
 
 import cafenet
 from cafenet.data import eval_loader, train_loader
-from cafenet.searching.algorithm import Algorithm
+from cafenet.searching.algorithms.base import Algorithm
+from cafenet.searching.algorithms.trend_optimum import best_of_trend
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.optimum import best_of_trend
 
 BUDGET = "50%"
 NUM_SCORED = 200

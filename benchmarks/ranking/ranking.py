@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.stats import kendalltau
 
-from cafenet.bins import IntArray
-from cafenet.pairing import PairedDifference, compare_paired
-from cafenet.scoring import FloatArray
-from cafenet.searching.trend import fit_worths
+from cafenet.common.statistics import PairedDifference, compare_paired
+from cafenet.scoring.scorer import FloatArray
+from cafenet.searching.algorithms.trend import fit_worths
+from cafenet.space.bins import IntArray
 
 SCORES = ("accuracy", "loss", "trend of accuracies", "trend of losses")
 """What widths are ranked by; the trend of the accuracies is what the default search settles on."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from benchmarks.ranking.ranking import Truth
 
-from cafenet.scoring import FloatArray
+from cafenet.scoring.scorer import FloatArray
 
 CENTRE = 0.7
 """Share of a group's channels in uniform widths at half the FLOPs, about; supernets are trained on widths around it."""

@@ -14,16 +14,16 @@ from benchmarks.search_results import Results
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from cafenet.bins import IntArray
-from cafenet.calling import training_mode
 from cafenet.data import eval_loader, train_loader
-from cafenet.examples import Examples, hold_examples
-from cafenet.optim import OptimizerConfig
-from cafenet.recalibration import PreparedSubnet
-from cafenet.retrain import initialised, train_model
-from cafenet.supernet import Supernet
-from cafenet.supernet_config import SupernetConfig, build_supernet
-from cafenet.train import TrainConfig, train_supernet
+from cafenet.modules.calling import training_mode
+from cafenet.scoring.examples import Examples, hold_examples
+from cafenet.scoring.recalibration import PreparedSubnet
+from cafenet.space.bins import IntArray
+from cafenet.supernet.build import SupernetConfig, build_supernet
+from cafenet.supernet.plain_training import initialised, train_model
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.training.optimizers import OptimizerConfig
 
 FULL_EPOCHS, EPOCHS = 4.5, 10.5
 """Of the full network, then of the supernet: a search's shares of 15 epochs."""

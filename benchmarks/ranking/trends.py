@@ -9,10 +9,10 @@ from benchmarks.ranking.networks import BAND, Task
 from benchmarks.ranking.supernets import WAYS, full_network, scores_of, trained_supernet
 from benchmarks.search_results import Results
 
-from cafenet.searching.algorithm import distinct
+from cafenet.searching.algorithms.base import distinct
+from cafenet.searching.algorithms.trend import fit_worths, sample_balanced
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.trend import fit_worths, sample_balanced
 
 SPREADS = (0.3, 0.5, 0.7, 1.0)
 NUM_SAMPLES = 200

@@ -173,11 +173,11 @@ def _words(path: Path) -> str:
 
 PRELOADED = (
     "torch._dynamo",
-    "cafenet.cli",
-    "cafenet.detection.report",
-    "cafenet.detection.run",
+    "cafenet.cli.main",
+    "cafenet.detection.report_page",
+    "cafenet.detection.run_recipe",
     "cafenet.report.comparison_page",
-    "cafenet.report.page",
+    "cafenet.report.run_page",
     "docstring_parser",
     "pycocotools.cocoeval",
 )
@@ -187,7 +187,7 @@ def preload() -> None:
     """Import what jobs import on their way, so that children need not."""
     import torch
 
-    from cafenet.compat import import_torchvision
+    from cafenet.common.torchvision_compat import import_torchvision
 
     torch.set_num_threads(1)
     import_torchvision()

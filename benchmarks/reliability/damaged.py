@@ -17,7 +17,7 @@ from benchmarks.reliability.cases import Case, Outcome, Part
 from benchmarks.reliability.children import Ended
 from benchmarks.reliability.jobs import JOBS, Job, differing, end_of, returned_by
 
-from cafenet.cli import main
+from cafenet.cli.main import main
 
 LIMIT_S = 60.0
 SAME, LEFT, CLEAR = "same result", "shows what is left", "clear line, exit 2"

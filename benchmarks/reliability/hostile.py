@@ -31,7 +31,7 @@ from benchmarks.reliability.damaged import files_of, template
 from benchmarks.reliability.jobs import JOBS, NET_FILE, SIZE, differing, end_of
 
 import cafenet
-from cafenet.cli import main
+from cafenet.cli.main import main
 
 LIMIT_S, MOST_MB = 15.0, 2000.0
 """Time and memory that a refusal may take; the benchmark itself has some 300 MB in memory."""

@@ -18,7 +18,7 @@ from benchmarks.reliability.jobs import JOBS
 from benchmarks.reliability.wrong_calls import CALLS, UsersMistake
 from benchmarks.reliability.wrong_commands import COMMANDS, FILES
 
-from cafenet.cli import main
+from cafenet.cli.main import main
 from cafenet.errors import CafeNetError
 
 LIMIT_S = 20.0

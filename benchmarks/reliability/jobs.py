@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 import cafenet
-from cafenet.cli import main
-from cafenet.report.records import JOURNAL, read_trials
-from cafenet.runs.entries import Entry, write_entries
+from cafenet.cli.main import main
+from cafenet.report.run_records import JOURNAL, read_trials
+from cafenet.runs.methods import Entry, write_entries
 
 SIZE, NUM_CLASSES = 12, 4
 NET_FILE = """

@@ -22,7 +22,7 @@ from benchmarks.reliability.models_list import HUGGING_FACE, TIMM, TORCHVISION, 
 from torch import Tensor, nn
 
 import cafenet
-from cafenet.calling import tensors_of
+from cafenet.modules.calling import tensors_of
 
 LIMIT_S = 120.0
 SAME, SAME_REFUSED = "unchanged", "unchanged, trace refused"

@@ -2,15 +2,12 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from cafenet.interrupts import guard_command
+from cafenet.common.interrupts import guard_command
 
 guard_command()  # before the imports that take seconds
 
-from cafenet.api import Found, search
-from cafenet.assignment import Bilateral, LocallyFree
-from cafenet.bins import Bins, flops_sensitive_bins, uniform_bins
-from cafenet.choice import Exact, Race
-from cafenet.distill import DistillConfig
+from cafenet.common.onednn import keep_kernels
+from cafenet.common.statistics import PairedDifference, compare_paired
 from cafenet.errors import (
     BinError,
     BudgetError,
@@ -28,30 +25,33 @@ from cafenet.errors import (
     TrainingError,
     WidthError,
 )
-from cafenet.evaluate import evaluate
-from cafenet.export import export_model
-from cafenet.importance import sort_by_importance
-from cafenet.kernels import keep_kernels
 from cafenet.models import load_model
-from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.pairing import PairedDifference, compare_paired
-from cafenet.retrain import train_model
-from cafenet.scoring import ScoringConfig
-from cafenet.searching.evolution import Evolution
-from cafenet.searching.greedy import Greedy
-from cafenet.searching.latency import LatencySettings, measure_latency
-from cafenet.searching.random_search import RandomSearch
+from cafenet.pipeline.search import Found, search
+from cafenet.pipeline.stages import StagesConfig
+from cafenet.scoring.evaluation import evaluate
+from cafenet.scoring.scorer import ScoringConfig
+from cafenet.searching.algorithms.evolution import Evolution
+from cafenet.searching.algorithms.greedy import Greedy
+from cafenet.searching.algorithms.random_search import RandomSearch
+from cafenet.searching.algorithms.trend import Trend
+from cafenet.searching.latency.measure import LatencySettings, measure_latency
 from cafenet.searching.result import SearchResult
-from cafenet.searching.trend import Trend
-from cafenet.searching.widths import SearchConfig, search_widths
-from cafenet.slim_file import load, save
-from cafenet.space import Frozen, Slot, WidthGroup, WidthSpace
-from cafenet.stages import StagesConfig
-from cafenet.supernet import Supernet
-from cafenet.supernet_config import SupernetConfig
-from cafenet.trace import trace
-from cafenet.train import TrainConfig, train_supernet
-from cafenet.verify import Verification, verify
+from cafenet.searching.width_search import SearchConfig, search_widths
+from cafenet.space.bins import Bins, flops_sensitive_bins, uniform_bins
+from cafenet.space.export import export_model
+from cafenet.space.importance import sort_by_importance
+from cafenet.space.slim_file import load, save
+from cafenet.space.verification import Verification, verify
+from cafenet.space.width_space import Frozen, Slot, WidthGroup, WidthSpace
+from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.candidate_choice import Exact, Race
+from cafenet.supernet.plain_training import train_model
+from cafenet.supernet.sharing import Bilateral, LocallyFree
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.tracing.tracer import trace
+from cafenet.training.distillation import DistillConfig
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 keep_kernels()
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from cafenet.cli import main
+from cafenet.cli.main import main
 
 sys.exit(main())

@@ -8,7 +8,7 @@ import torch
 from pictures import write_image
 
 from cafenet.data import load_celeba
-from cafenet.data.files import ImageFiles
+from cafenet.data.image_files import ImageFiles
 from cafenet.errors import DataError
 
 CELEBA = Path(__file__).parents[3] / "shared" / "data" / "celeba"

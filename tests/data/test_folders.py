@@ -8,9 +8,9 @@ import pytest
 import torch
 from pictures import write_image
 
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.data import load_cifar10, load_cifar100, load_data, load_image_folder
-from cafenet.data.files import ImageFiles
+from cafenet.data.image_files import ImageFiles
 from cafenet.errors import DataError
 
 

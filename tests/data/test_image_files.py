@@ -11,7 +11,7 @@ from pictures import small_data, write_image
 from PIL import Image
 
 from cafenet.data import ImageData, in_memory
-from cafenet.data.files import cover, image_files, read_image
+from cafenet.data.image_files import cover, image_files, read_image
 from cafenet.errors import DataError
 
 

@@ -10,14 +10,14 @@ from pictures import pixels, small_data, write_image
 from torch import nn
 
 import cafenet
-from cafenet.assignment import LocallyFree
-from cafenet.bins import uniform_bins
 from cafenet.data import Augmentation, ImageData, eval_loader, in_memory, train_loader
-from cafenet.data.files import cover, image_files
+from cafenet.data.image_files import cover, image_files
 from cafenet.errors import DataError
-from cafenet.feed import Feed
-from cafenet.supernet import Supernet
-from cafenet.train import TrainConfig, train_supernet
+from cafenet.space.bins import uniform_bins
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.training.batch_feed import Feed
 
 CIFAR = Augmentation(padding=4, flip=True)
 IMAGENET = Augmentation(resized_crop=True, flip=True)

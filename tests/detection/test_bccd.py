@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from cafenet.detection import Pictures, Scaling, build_detector, evaluate_detections, read_coco, train_detector
-from cafenet.detection.coco import check_pair
-from cafenet.detection.config import load_detection_recipe
+from cafenet.detection.dataset import check_pair
+from cafenet.detection.recipe import load_detection_recipe
 from cafenet.models import load_model
 
 BCCD = Path(__file__).resolve().parents[3] / "shared" / "data" / "bccd"

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from cafenet.compat import import_torchvision
-from cafenet.detection import ops
-from cafenet.detection.ops import has_compiled_ops, nms, roi_align, working_ops
+from cafenet.common.torchvision_compat import import_torchvision
+from cafenet.detection import torchvision_ops as ops
+from cafenet.detection.torchvision_ops import has_compiled_ops, nms, roi_align, working_ops
 
 
 def random_boxes(num: int, side: float = 50.0) -> Tensor:

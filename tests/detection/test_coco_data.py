@@ -12,7 +12,7 @@ from cells import SIZE, cells, document, pictures, write_cells
 from PIL import Image
 
 from cafenet.detection import Pictures, Scaling, divide, read_coco
-from cafenet.detection.coco import check_pair
+from cafenet.detection.dataset import check_pair
 from cafenet.detection.errors import DetectionError
 
 

@@ -10,7 +10,7 @@ import yaml
 from cells import SMALL, document, finished_run, slim, tiny_net, write_cells
 
 import cafenet
-from cafenet.cli import main
+from cafenet.cli.main import main
 from cafenet.detection import (
     BackbonesConfig,
     DetectionData,
@@ -20,10 +20,10 @@ from cafenet.detection import (
     feature_pyramid,
     load_detector,
 )
-from cafenet.detection.config import BackboneFile, load_detection_recipe, shipped_detection_recipes
+from cafenet.detection.backbone_sources import find_backbones
 from cafenet.detection.errors import DetectionError
-from cafenet.detection.sources import find_backbones
-from cafenet.recipes import as_document, to_yaml
+from cafenet.detection.recipe import BackboneFile, load_detection_recipe, shipped_detection_recipes
+from cafenet.runs.recipe_files import as_document, to_yaml
 
 
 def recipe_file(place: Path, **sections) -> Path:

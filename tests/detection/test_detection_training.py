@@ -11,7 +11,7 @@ from cells import SMALL, pictures, tiny_net
 
 from cafenet.detection import DetectionTraining, Pictures, build_detector, train_detector
 from cafenet.errors import CheckpointError, TrainingError
-from cafenet.optim import OptimizerConfig, ScheduleConfig
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 TINY = DetectionTraining(
     epochs=2, batch_size=2, optimizer=OptimizerConfig(lr=0.5), log_every=1, checkpoint_every=100, channels_last=True

@@ -10,7 +10,7 @@ from torch import nn
 import cafenet
 from cafenet.errors import CafeNetError, ModelNameError
 from cafenet.models import default_input_size, frozen_by_default, load_model, scale_to_flops
-from cafenet.models.paper import PAPER_MODELS
+from cafenet.models.registry import PAPER_MODELS
 from cafenet.models.resnet import resnet
 from cafenet.models.scaling import scale_channels
 

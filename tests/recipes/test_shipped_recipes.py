@@ -12,15 +12,15 @@ import pytest
 import torch
 import yaml
 
-from cafenet.config import Recipe
 from cafenet.data import ImageData, train_loader
-from cafenet.losses import check_target
-from cafenet.recipes import as_tree, load_recipe, recipe_parser, recipe_text, shipped_recipes, to_yaml
-from cafenet.retrain import train_model
+from cafenet.pipeline.stages import plan_stages
+from cafenet.runs.recipe import Recipe
+from cafenet.runs.recipe_files import as_tree, load_recipe, recipe_parser, recipe_text, shipped_recipes, to_yaml
 from cafenet.runs.workload import Workload
-from cafenet.stages import plan_stages
-from cafenet.supernet_config import SupernetConfig, build_supernet
-from cafenet.train import train_supernet
+from cafenet.supernet.build import SupernetConfig, build_supernet
+from cafenet.supernet.plain_training import train_model
+from cafenet.supernet.train import train_supernet
+from cafenet.training.losses import check_target
 
 NAMES = list(shipped_recipes())
 SMALL = [name for name in NAMES if name.endswith("-small")]

@@ -6,7 +6,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "runs"))
 from tiny import recipe_file
 
-from cafenet.cli import main
+from cafenet.cli.main import main
 
 
 @pytest.fixture(scope="session")

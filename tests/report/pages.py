@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cafenet.report.records import RunRecord, StudyRecord, TrialRecord
+from cafenet.report.run_records import RunRecord, StudyRecord, TrialRecord
 
 
 class Page(HTMLParser):

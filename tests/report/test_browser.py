@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pages import made_up_run
 
-from cafenet.report.page import report_html
+from cafenet.report.run_page import report_html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PROBE = (Path(__file__).parent / "probe.html").read_text()

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pages import Page
 
-from cafenet.cli import main
+from cafenet.cli.main import main
 from cafenet.errors import RecipeError
 from cafenet.report.comparison import read_comparison, sentences
 from cafenet.report.comparison_page import comparison_figures, comparison_html

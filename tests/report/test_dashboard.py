@@ -11,9 +11,9 @@ import urllib.request
 
 import pytest
 
-from cafenet.cli import main
-from cafenet.commands.dashboard import find_journal
-from cafenet.web_guard import guarded
+from cafenet.cli.dashboard import find_journal
+from cafenet.cli.main import main
+from cafenet.cli.web_guard import guarded
 
 
 def test_it_serves_the_study(finished, tmp_path):

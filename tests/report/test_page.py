@@ -11,16 +11,16 @@ from tiny import recipe_file
 from torch import nn
 
 import cafenet
-from cafenet.cli import main
-from cafenet.description import describe_space
+from cafenet.cli.main import main
 from cafenet.errors import RecipeError
-from cafenet.recipes import load_recipe
 from cafenet.report.figures import accuracy_against_flops, all_figures
 from cafenet.report.figures import finished as distinct
-from cafenet.report.page import report_html, write_report
-from cafenet.report.records import StudyRecord, read_run, read_trials
+from cafenet.report.run_page import report_html, write_report
+from cafenet.report.run_records import StudyRecord, read_run, read_trials
+from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.results import count
-from cafenet.runs.run import run_recipe
+from cafenet.runs.run_recipe import run_recipe
+from cafenet.space.description import describe_space
 
 FIGURES = ["widths", "accuracy-flops", "progress", "histogram", "training", "bins", "time"]
 
@@ -132,7 +132,7 @@ def test_a_search_that_is_cut_off_shows_what_it_scored(finished, tmp_path):
 def test_a_failed_step_says_why_and_a_later_start_forgets_it(tmp_path, monkeypatch):
     recipe = load_recipe(str(recipe_file(tmp_path)), [])
     with monkeypatch.context() as patched:
-        patched.setattr("cafenet.runs.run.searched_entries", lambda *_: 1 / 0)
+        patched.setattr("cafenet.runs.run_recipe.searched_entries", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_recipe(recipe, tmp_path / "run", quiet=True)
     page = Page(write_report(tmp_path / "run").read_text())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cafenet import recipes
-from cafenet.cli import main
+from cafenet.cli.main import main
+from cafenet.runs import recipe_files as recipes
 
 pytest.register_assert_rewrite("tiny")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny import contents, faces_folder, picture_folder, recipe_file, refused
 
-from cafenet.cli import main
+from cafenet.cli.main import main
 
 COLOUR = ("--model.input_size=[3,12,12]", "--model.options.in_channels=3", "--model.options.num_classes=2")
 SMALL = ("--data.num_train=null", "--train.batch_size=8", "--retrain.train.batch_size=8")
@@ -238,10 +238,10 @@ def test_a_damaged_checkpoint_with_one_before_it_ends_the_run_as_before(finished
 
 
 def test_a_bug_shows_its_traceback(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: 1 / 0)
+    monkeypatch.setattr("cafenet.runs.run_recipe.train_stage", lambda *arguments: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["run", str(recipe), "--output", str(tmp_path / "run"), "--quiet"])
-    monkeypatch.setattr("cafenet.runs.run.train_stage", lambda *arguments: (tmp_path / "absent").read_text())
+    monkeypatch.setattr("cafenet.runs.run_recipe.train_stage", lambda *arguments: (tmp_path / "absent").read_text())
     with pytest.raises(FileNotFoundError):
         main(["run", str(recipe), "--output", str(tmp_path / "run"), "--quiet"])
 

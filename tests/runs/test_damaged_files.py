@@ -10,10 +10,10 @@ import pytest
 from tiny import contents, refused, run
 from tiny import without_latency as timeless
 
-from cafenet import trainer
-from cafenet.cli import main
-from cafenet.report.records import read_run
-from cafenet.scoring import Scorer
+from cafenet.cli.main import main
+from cafenet.report.run_records import read_run
+from cafenet.scoring.scorer import Scorer
+from cafenet.supernet import trainer
 
 DAMAGES = {
     "truncated": lambda whole: whole[: len(whole) // 2],

@@ -9,8 +9,8 @@ import torch
 from tiny import OURS, UNIFORM, refused, row, run
 
 import cafenet
-from cafenet.cli import main
-from cafenet.recipes import load_recipe
+from cafenet.cli.main import main
+from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.workload import Workload
 from train.small import assert_same_state
 

@@ -16,7 +16,7 @@ import torch
 from tiny import recipe_file, run
 from tiny import without_latency as timeless
 
-from cafenet.cli import main
+from cafenet.cli.main import main
 
 
 def start(arguments: list[str], output: str, limit: int | None = None) -> None:
@@ -34,7 +34,7 @@ def start(arguments: list[str], output: str, limit: int | None = None) -> None:
 def started(recipe: Path, directory: Path, *flags: str, limit: int | None = None) -> multiprocessing.Process:
     """A process of its own; what it imports is imported once for all."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cafenet.api", "cafenet.cli", "pytest", "torch._dynamo"])
+    context.set_forkserver_preload(["cafenet.pipeline.search", "cafenet.cli.main", "pytest", "torch._dynamo"])
     arguments = ["run", str(recipe), "--output", str(directory), "--quiet", *flags]
     process = context.Process(target=start, args=(arguments, str(directory.parent / "said"), limit))
     process.start()

@@ -6,7 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
-from cafenet.config import Reference
+from cafenet.runs.recipe import Reference
 from cafenet.runs.results import Row, as_document, claims, comparisons, count, results_table
 
 

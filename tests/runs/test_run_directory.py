@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cafenet.atomic import write_json, write_text
-from cafenet.config import Recipe
+from cafenet.common.files import write_json, write_text
 from cafenet.errors import RecipeError, RunFileError
-from cafenet.recipes import load_recipe
 from cafenet.runs import directory
 from cafenet.runs.directory import RunDirectory
+from cafenet.runs.recipe import Recipe
+from cafenet.runs.recipe_files import load_recipe
 
 
 def manifest(path: Path) -> dict:

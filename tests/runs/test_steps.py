@@ -9,17 +9,18 @@ from tiny import contents, num_steps, run
 from tiny import without_latency as timeless
 from torch import nn
 
-from cafenet import trainer
-from cafenet.cli import main
+from cafenet.cli.main import main
 from cafenet.errors import RecipeError, RunFileError
-from cafenet.recipes import load_recipe
-from cafenet.report.records import read_run
-from cafenet.runs import finals
-from cafenet.runs import run as steps
-from cafenet.runs.entries import Entry, read_entries, write_entries
+from cafenet.report.run_records import read_run
+from cafenet.runs import final_models as finals
+from cafenet.runs import run_recipe as steps
+from cafenet.runs.methods import Entry, read_entries, write_entries
+from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.workload import Workload
-from cafenet.scoring import Scorer
-from cafenet.searching import latency_model, widths
+from cafenet.scoring.scorer import Scorer
+from cafenet.searching import width_search as widths
+from cafenet.searching.latency import estimate as latency_model
+from cafenet.supernet import trainer
 
 
 def test_both_supernets_begin_with_one_full_network(recipe, tmp_path, monkeypatch):

@@ -22,13 +22,13 @@ from tiny import (
 from torch import nn
 
 import cafenet
-from cafenet import trainer
-from cafenet.evaluate import evaluate
-from cafenet.recipes import load_recipe
-from cafenet.runs import finals
-from cafenet.runs.entries import Entry, read_entries
-from cafenet.runs.finals import load_final, start_of
+from cafenet.runs import final_models as finals
+from cafenet.runs.final_models import load_final, start_of
+from cafenet.runs.methods import Entry, read_entries
+from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.workload import Workload
+from cafenet.scoring.evaluation import evaluate
+from cafenet.supernet import trainer
 from train.small import assert_same_state
 
 ALONE = ("--baselines.original=false", "--baselines.uniform=false", "--baselines.fixed=false")

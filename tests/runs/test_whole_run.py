@@ -12,14 +12,14 @@ from tiny import without_latency as timeless
 from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
-from cafenet import trainer
-from cafenet.cli import main
-from cafenet.evaluate import evaluate
-from cafenet.recipes import load_recipe
-from cafenet.runs import finals
-from cafenet.runs.run import run_recipe
+from cafenet.cli.main import main
+from cafenet.runs import final_models as finals
+from cafenet.runs.recipe_files import load_recipe
+from cafenet.runs.run_recipe import run_recipe
 from cafenet.runs.workload import Workload
-from cafenet.scoring import Scorer
+from cafenet.scoring.evaluation import evaluate
+from cafenet.scoring.scorer import Scorer
+from cafenet.supernet import trainer
 
 KEYS = {ORIGINAL: "original", UNIFORM: "50pct-uniform", FIXED: "50pct-fixed-pattern", OURS: "50pct-cafenet-e"}
 

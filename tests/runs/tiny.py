@@ -9,9 +9,9 @@ import pytest
 import yaml
 from PIL import Image
 
-from cafenet.cli import main
-from cafenet.recipes import load_recipe
-from cafenet.runs.run import Step, run_recipe
+from cafenet.cli.main import main
+from cafenet.runs.recipe_files import load_recipe
+from cafenet.runs.run_recipe import Step, run_recipe
 
 # On 28x28: 8 filters of 9 weights at 49 places, 12 of 8*9 at 9 places, 12*10: 3,528 + 7,776 + 120 = 11,424 FLOPs.
 NET_FILE = """

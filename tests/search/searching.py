@@ -13,13 +13,13 @@ from torch.utils.data import TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
 from cafenet import WidthSpace
-from cafenet.assignment import LocallyFree, Pattern
-from cafenet.bins import Bins, GroupBins, flops_sensitive_bins
-from cafenet.choice import Exact
-from cafenet.scoring import Score
+from cafenet.scoring.scorer import Score
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
-from cafenet.supernet import Supernet
+from cafenet.space.bins import Bins, GroupBins, flops_sensitive_bins
+from cafenet.supernet.candidate_choice import Exact
+from cafenet.supernet.sharing import LocallyFree, Pattern
+from cafenet.supernet.supernet import Supernet
 
 
 def noisy(size: int, seed: int, noise: float = 1.5) -> TensorDataset:

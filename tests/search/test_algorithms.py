@@ -7,11 +7,11 @@ import pytest
 from searching import every_vector, feasible
 
 from cafenet.errors import ScoringError
-from cafenet.searching.evolution import Evolution
-from cafenet.searching.greedy import Greedy
-from cafenet.searching.random_search import RandomSearch
-from cafenet.searching.surrogate import draw_promising, predict
-from cafenet.searching.trend import Trend
+from cafenet.searching.algorithms.evolution import Evolution
+from cafenet.searching.algorithms.gaussian_process import draw_promising, predict
+from cafenet.searching.algorithms.greedy import Greedy
+from cafenet.searching.algorithms.random_search import RandomSearch
+from cafenet.searching.algorithms.trend import Trend
 
 EVOLUTIONS = [Evolution(), Evolution(screened=1)]
 ALGORITHMS = [*EVOLUTIONS, RandomSearch(), Greedy(), Trend()]

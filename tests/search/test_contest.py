@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from searching import TableScorer, binned
 
-from cafenet.scoring import Score
-from cafenet.searching.algorithm import Proposal
-from cafenet.searching.contest import Contest
-from cafenet.searching.store import ScoredWidth, TrialStore
+from cafenet.scoring.scorer import Score
+from cafenet.searching.algorithms.base import Proposal
+from cafenet.searching.score_board import Contest
+from cafenet.searching.store.trials import ScoredWidth, TrialStore
 
 BINS = binned(9, 9)
 

@@ -18,9 +18,9 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-import cafenet.examples
+import cafenet.scoring.examples
 from cafenet.errors import ScoringError
-from cafenet.examples import Examples, hold_examples, in_content_order
+from cafenet.scoring.examples import Examples, hold_examples, in_content_order
 
 IMAGES, LABELS = VALIDATION.tensors
 
@@ -198,7 +198,7 @@ def test_what_is_not_data_is_an_error(data, message):
 
 
 def test_data_that_does_not_fit_into_memory_is_an_error_before_it_is_read_whole(monkeypatch):
-    monkeypatch.setattr(cafenet.examples, "MOST_BYTES", 2**30)
+    monkeypatch.setattr(cafenet.scoring.examples, "MOST_BYTES", 2**30)
     read = []
 
     def batches():

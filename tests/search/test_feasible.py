@@ -11,10 +11,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
-from cafenet.bins import Bins, GroupBins, flops_sensitive_bins
 from cafenet.errors import BudgetError
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.feasible import Feasible
+from cafenet.space.bins import Bins, GroupBins, flops_sensitive_bins
 from networks import pooled
 
 

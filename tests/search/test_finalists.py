@@ -5,15 +5,15 @@ import pytest
 from searching import TableScorer, binned, feasible, weighted
 
 from cafenet.errors import BudgetError
-from cafenet.scoring import Score
-from cafenet.searching.algorithm import Proposal
+from cafenet.scoring.scorer import Score
+from cafenet.searching.algorithms.base import Proposal
+from cafenet.searching.algorithms.trend_optimum import best_of_trend
 from cafenet.searching.budget import Budget, Cap
-from cafenet.searching.contest import Contest
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.finalists import pick_best
-from cafenet.searching.meter import Meter
-from cafenet.searching.optimum import best_of_trend
-from cafenet.searching.store import TrialStore
+from cafenet.searching.final_pick import pick_best
+from cafenet.searching.latency.correction import Meter
+from cafenet.searching.score_board import Contest
+from cafenet.searching.store.trials import TrialStore
 
 
 class Misled(TableScorer):

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 import cafenet
-from cafenet.bins import uniform_bins
 from cafenet.errors import BudgetError
-from cafenet.searching import latency, latency_model
-from cafenet.searching.latency import LatencySettings, measure_latency
-from cafenet.searching.latency_model import LatencyModel, fit_latency
+from cafenet.searching.latency import estimate as latency_model
+from cafenet.searching.latency import measure as latency
+from cafenet.searching.latency.estimate import LatencyModel, fit_latency
+from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.space.bins import uniform_bins
 from networks import Forward, contents
 
 IMAGE = torch.zeros(1, 3, 4, 4)

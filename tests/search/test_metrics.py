@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cafenet.errors import ScoringError
-from cafenet.metrics import accuracy, chance_accuracy, metric_by_name, negative_loss
+from cafenet.scoring.metrics import accuracy, chance_accuracy, metric_by_name, negative_loss
 
 OUTPUT = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [1.0, 0.0, 0.5]])
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from searching import binned, every_vector
 
-from cafenet.searching import optimum
+from cafenet.searching.algorithms import trend_optimum as optimum
+from cafenet.searching.algorithms.trend_optimum import best_of_trend
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.optimum import best_of_trend
 
 BINS = 12
 

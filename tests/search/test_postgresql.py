@@ -17,11 +17,11 @@ from searching import TRAIN, VALIDATION, tiny
 from test_store import content, open_at_once, scored, states, store_at
 
 from cafenet.errors import StoreError
-from cafenet.metrics import accuracy
-from cafenet.scoring import Scorer, ScoringConfig
-from cafenet.searching.evolution import Evolution
+from cafenet.scoring.metrics import accuracy
+from cafenet.scoring.scorer import Scorer, ScoringConfig
+from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.result import read_result, write_result
-from cafenet.searching.widths import SearchConfig, WidthSearch
+from cafenet.searching.width_search import SearchConfig, WidthSearch
 
 USER = "postgres"
 ALGORITHM = Evolution(population=6, iterations=2, num_parents=3)
@@ -172,7 +172,7 @@ def test_two_processes_share_a_search_that_a_third_was_killed_in(url, tmp_path):
     torch.save(search, tmp_path / "search.pt")
     meeting.mkdir()
     context = multiprocessing.get_context("forkserver")  # imports torch once for all of them
-    context.set_forkserver_preload(["cafenet.searching.widths"])
+    context.set_forkserver_preload(["cafenet.searching.width_search"])
     killed, *others = (
         context.Process(target=run, args=(tmp_path / "search.pt", url, tmp_path / f"{number}.json", meeting))
         for number in range(3)

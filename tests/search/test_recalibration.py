@@ -9,8 +9,8 @@ from searching import TRAIN, tiny
 from small import WithoutNorm, built, channels_of, supernet_of
 from torch import nn
 
-from cafenet.examples import hold_examples
-from cafenet.recalibration import PreparedSubnet, has_statistics, recalibrate_model
+from cafenet.scoring.examples import hold_examples
+from cafenet.scoring.recalibration import PreparedSubnet, has_statistics, recalibrate_model
 
 IMAGES, _ = TRAIN.tensors
 BATCHES = [IMAGES[:40], IMAGES[40:70], IMAGES[70:]]

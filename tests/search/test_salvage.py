@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_store import content, lines, scored, store_at
 
-from cafenet.report.records import read_trials
+from cafenet.report.run_records import read_trials
 
 DAMAGES = {
     "cut": lambda line: line[: len(line) // 2] + b"\n",

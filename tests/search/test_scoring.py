@@ -10,12 +10,12 @@ from small import Gated, Plain, WithoutNorm, built, channels_of, supernet_of, tr
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from cafenet.assignment import Bilateral, LocallyFree
-from cafenet.bins import uniform_bins
 from cafenet.errors import ScoringError
-from cafenet.metrics import accuracy, negative_loss
-from cafenet.scoring import Scorer, ScoringConfig
-from cafenet.supernet import Supernet
+from cafenet.scoring.metrics import accuracy, negative_loss
+from cafenet.scoring.scorer import Scorer, ScoringConfig
+from cafenet.space.bins import uniform_bins
+from cafenet.supernet.sharing import Bilateral, LocallyFree
+from cafenet.supernet.supernet import Supernet
 
 CALIBRATION = TRAIN.tensors[0].split(32)
 IMAGES, LABELS = VALIDATION.tensors

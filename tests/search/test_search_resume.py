@@ -16,15 +16,15 @@ import torch
 from searching import TRAIN, VALIDATION, tiny
 
 from cafenet.errors import StoreError
-from cafenet.metrics import accuracy
-from cafenet.models.factory import import_source
-from cafenet.scoring import Scorer, ScoringConfig
-from cafenet.searching import widths
+from cafenet.models.user_factory import import_source
+from cafenet.scoring.metrics import accuracy
+from cafenet.scoring.scorer import Scorer, ScoringConfig
+from cafenet.searching import width_search as widths
+from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.budget import Budget, Cap
-from cafenet.searching.evolution import Evolution
 from cafenet.searching.result import read_result, write_result
-from cafenet.searching.store import TrialStore, _birth
-from cafenet.searching.widths import SearchConfig, WidthSearch
+from cafenet.searching.store.trials import TrialStore, _birth
+from cafenet.searching.width_search import SearchConfig, WidthSearch
 
 ALGORITHM = Evolution(population=12, iterations=4, num_parents=4)
 SCORING = ScoringConfig(batch_size=32, min_examples=16)
@@ -74,7 +74,7 @@ def test_killed_five_times_and_resumed_equals_uninterrupted(tmp_path):
     seed = random.SystemRandom().randrange(10**6)
     rng = random.Random(seed)
     context = multiprocessing.get_context("forkserver")  # imports torch once for all six processes
-    context.set_forkserver_preload(["cafenet.searching.widths"])
+    context.set_forkserver_preload(["cafenet.searching.width_search"])
     journal, result = tmp_path / "parts.journal", tmp_path / "parts.json"
     start = functools.partial(context.Process, target=run, args=(saved, journal, result))
     for _ in range(5):
@@ -222,7 +222,7 @@ def test_helpers_end_with_a_search_that_is_stopped_and_its_scores_are_kept(numbe
     saved, journal, result = (tmp_path / name for name in ("search.pt", "trials.journal", "result.json"))
     torch.save(search, saved)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cafenet.searching.widths"])
+    context.set_forkserver_preload(["cafenet.searching.width_search"])
     process = context.Process(target=run_telling, args=(pids, saved, journal, result))
     process.start()
     wait_for(lambda: len(list(pids.iterdir())) == 2 and num_lines(journal) > 8, process)

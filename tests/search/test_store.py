@@ -19,11 +19,11 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 from searching import binned
 
-import cafenet.searching.store
-from cafenet.bins import Bins, GroupBins
+import cafenet.searching.store.trials
 from cafenet.errors import StoreError
-from cafenet.scoring import Score
-from cafenet.searching.store import ScoredWidth, TrialStore
+from cafenet.scoring.scorer import Score
+from cafenet.searching.store.trials import ScoredWidth, TrialStore
+from cafenet.space.bins import Bins, GroupBins
 
 BINS = binned(9, 9)
 ODD = 0.1 + 0.2
@@ -386,8 +386,8 @@ def test_a_storage_out_of_reach_is_an_error_at_once_and_shows_no_password(url):
 def test_a_study_of_another_supernet_shows_no_password(monkeypatch, tmp_path):
     path = tmp_path / "trials.journal"
     store_at(path)
-    opened = cafenet.searching.store.open_storage(path)
-    monkeypatch.setattr(cafenet.searching.store, "open_storage", lambda storage: opened)
+    opened = cafenet.searching.store.trials.open_storage(path)
+    monkeypatch.setattr(cafenet.searching.store.trials, "open_storage", lambda storage: opened)
     with pytest.raises(StoreError, match="in postgresql://me@host/db must belong to this supernet"):
         store_at("postgresql://me:secret@host/db", identity={"weights": "b"})
 
@@ -430,7 +430,7 @@ def claimed_by(store, monkeypatch, width, **claim):
     """A claim that some process left behind."""
     whose = {"host": socket.gethostname(), "pid": os.getpid(), "birth": 1, "time": time.time(), **claim}
     with monkeypatch.context() as patch:
-        patch.setattr(cafenet.searching.store, "_claim_of_this_process", lambda: whose)
+        patch.setattr(cafenet.searching.store.trials, "_claim_of_this_process", lambda: whose)
         return store.claim(np.array(width))
 
 
@@ -444,7 +444,7 @@ def test_the_claim_of_a_dead_process_is_taken_over(is_reaped, kind, monkeypatch,
     storage = storages(tmp_path)[kind]
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     left, right = (store_at(storage, is_shared=True) for _ in range(2))
-    birth = cafenet.searching.store._birth(process.pid)
+    birth = cafenet.searching.store.trials._birth(process.pid)
     assert birth
     claimed_by(left, monkeypatch, [1, 2], pid=process.pid, birth=birth)
     right.refresh()
@@ -459,7 +459,7 @@ def test_the_claim_of_a_dead_process_is_taken_over(is_reaped, kind, monkeypatch,
 
 def test_the_claim_of_a_process_whose_number_is_used_again_is_taken_over(monkeypatch, tmp_path):
     store = store_at(tmp_path / "trials.journal", is_shared=True)
-    claimed_by(store, monkeypatch, [1, 2], birth=cafenet.searching.store._birth(os.getpid()) - 1)
+    claimed_by(store, monkeypatch, [1, 2], birth=cafenet.searching.store.trials._birth(os.getpid()) - 1)
     assert store.claim(np.array([1, 2])) is not None
 
 
@@ -467,7 +467,7 @@ def test_a_process_that_tells_no_birth_is_alive_while_its_number_is(monkeypatch,
     store = store_at(tmp_path / "trials.journal", is_shared=True)
     claimed_by(store, monkeypatch, [1, 2], birth=0)
     assert store.claim(np.array([1, 2])) is None
-    monkeypatch.setattr(cafenet.searching.store, "_birth", lambda pid: 0 if pid == os.getpid() else None)
+    monkeypatch.setattr(cafenet.searching.store.trials, "_birth", lambda pid: 0 if pid == os.getpid() else None)
     claimed_by(store, monkeypatch, [1, 3], birth=7)
     assert store.claim(np.array([1, 3])) is None
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from searching import binned, every_vector, feasible
 
-from cafenet.bins import Bins, GroupBins
 from cafenet.errors import ScoringError
+from cafenet.searching.algorithms.trend import Trend, fit_worths, sample_balanced
+from cafenet.searching.algorithms.trend_optimum import best_of_trend
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.optimum import best_of_trend
-from cafenet.searching.trend import Trend, fit_worths, sample_balanced
+from cafenet.space.bins import Bins, GroupBins
 
 WORTHS = np.array([2.0, 1.0, 0.5, 1.5])
 

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 import cafenet
-from cafenet.bins import Bins, GroupBins, flops_sensitive_bins
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.uniform import uniform_widths
+from cafenet.searching.uniform_widths import uniform_widths
+from cafenet.space.bins import Bins, GroupBins, flops_sensitive_bins
 
 
 def two_layers(first, second):

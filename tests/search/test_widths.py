@@ -15,20 +15,20 @@ from small import built, supernet_of
 from torch import nn
 from torch.utils.data import TensorDataset
 
-import cafenet.searching.widths
-from cafenet.assignment import Bilateral, LocallyFree
-from cafenet.bins import flops_sensitive_bins
+import cafenet.searching.width_search
 from cafenet.errors import BudgetError, CafeNetError, ScoringError, StoreError
-from cafenet.recalibration import PreparedSubnet
-from cafenet.scoring import Scorer, ScoringConfig
-from cafenet.searching import latency_model
-from cafenet.searching.evolution import Evolution
-from cafenet.searching.greedy import Greedy
-from cafenet.searching.latency import LatencySettings, measure_latency
-from cafenet.searching.random_search import RandomSearch
-from cafenet.searching.trend import Trend
-from cafenet.searching.widths import SearchConfig, search_widths
-from cafenet.supernet import Supernet
+from cafenet.scoring.recalibration import PreparedSubnet
+from cafenet.scoring.scorer import Scorer, ScoringConfig
+from cafenet.searching.algorithms.evolution import Evolution
+from cafenet.searching.algorithms.greedy import Greedy
+from cafenet.searching.algorithms.random_search import RandomSearch
+from cafenet.searching.algorithms.trend import Trend
+from cafenet.searching.latency import estimate as latency_model
+from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.searching.width_search import SearchConfig, search_widths
+from cafenet.space.bins import flops_sensitive_bins
+from cafenet.supernet.sharing import Bilateral, LocallyFree
+from cafenet.supernet.supernet import Supernet
 
 IMAGES, LABELS = VALIDATION.tensors
 IMAGE = torch.zeros(1, 3, 4, 4)
@@ -392,7 +392,7 @@ def test_a_latency_is_met_by_a_real_measurement(monkeypatch):
         measured.append((model, measure_latency(model, *args)))
         return measured[-1][1]
 
-    monkeypatch.setattr(cafenet.searching.widths, "measure_latency", noted)
+    monkeypatch.setattr(cafenet.searching.width_search, "measure_latency", noted)
     (result,) = search(
         supernet,
         "80% latency",
@@ -422,15 +422,15 @@ def test_a_measured_latency_decides_and_the_next_best_is_tried(monkeypatch):
 
         return Estimate()
 
-    monkeypatch.setattr(cafenet.searching.widths, "measure_latency", measured)
-    monkeypatch.setattr(cafenet.searching.widths, "fit_latency", estimated)
+    monkeypatch.setattr(cafenet.searching.width_search, "measure_latency", measured)
+    monkeypatch.setattr(cafenet.searching.width_search, "fit_latency", estimated)
     supernet = tiny()
     for budget in ("0.013ms", "65% latency", "0.013 ms+80%"):
         (result,) = search(supernet, budget, config=SearchConfig(min_usage=0.0))
         assert result.widths["one"] % 2 == 0
         assert result.costs["latency_ms"] == sum(result.widths.values()) / 1000 <= 0.013
         assert result.costs["flops"] <= 0.8 * supernet.space.flops() or "80" not in budget
-    monkeypatch.setattr(cafenet.searching.widths, "measure_latency", lambda *args: 5.0)
+    monkeypatch.setattr(cafenet.searching.width_search, "measure_latency", lambda *args: 5.0)
     message = r"keep the budget '0.013ms' when it is measured, but none .* takes 5 ms, where 0.013 ms are allowed"
     with pytest.raises(BudgetError, match=message):
         search(supernet, "0.013ms")
@@ -445,7 +445,7 @@ def test_a_latency_is_met_where_it_was_estimated_too_low(algorithm, monkeypatch)
         return real["one"] * model.one.out_channels + real["two"] * model.two.out_channels
 
     monkeypatch.setattr(latency_model, "measure_latency", lambda *args: measured(*args) / 1.1)
-    monkeypatch.setattr(cafenet.searching.widths, "measure_latency", measured)
+    monkeypatch.setattr(cafenet.searching.width_search, "measure_latency", measured)
     (result,) = search(tiny(beta=0.5), "36ms", algorithm=algorithm)  # of 48
     assert result.costs["latency_ms"] == sum(real[name] * width for name, width in result.widths.items())
     assert 0.9 * 36 <= result.costs["latency_ms"] <= 36

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cafenet
-from cafenet.trace.rules import elementwise
+from cafenet.tracing.rules import elementwise
 from networks import IMAGE, Forward, frozen_reason, pooled, proven, reasons, sizes
 
 

@@ -12,13 +12,13 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet import WidthSpace
-from cafenet.assignment import LocallyFree, Pattern
-from cafenet.bins import Bins, uniform_bins
-from cafenet.choice import Choice, Exact
-from cafenet.layout import Subnet
-from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.supernet import Supernet
-from cafenet.train import TrainConfig, train_supernet
+from cafenet.space.bins import Bins, uniform_bins
+from cafenet.space.layout import Subnet
+from cafenet.supernet.candidate_choice import Choice, Exact
+from cafenet.supernet.sharing import LocallyFree, Pattern
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 NUM_CLASSES = 4
 STEADY = ScheduleConfig("constant")

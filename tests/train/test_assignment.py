@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import Gated, Plain, Residual, built, channels_of, traced
 
-from cafenet.assignment import (
+from cafenet.errors import BinError
+from cafenet.space.bins import flops_sensitive_bins, uniform_bins
+from cafenet.supernet.sharing import (
     Bilateral,
     BinnedSpace,
     LocallyFree,
@@ -19,9 +21,7 @@ from cafenet.assignment import (
     patterns,
     sharing_degree,
 )
-from cafenet.bins import flops_sensitive_bins, uniform_bins
-from cafenet.errors import BinError
-from cafenet.supernet import Supernet
+from cafenet.supernet.supernet import Supernet
 
 
 def assignments(num_taken: int, num_bins: int, r: int) -> list[tuple[int, ...]]:

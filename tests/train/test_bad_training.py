@@ -13,12 +13,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import cafenet
 from cafenet import CafeNetError
-from cafenet.assignment import LocallyFree
-from cafenet.bins import uniform_bins
 from cafenet.errors import BinError, TrainingError
-from cafenet.supernet import Supernet
-from cafenet.supernet_config import SupernetConfig
-from cafenet.train import TrainConfig, train_supernet
+from cafenet.space.bins import uniform_bins
+from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, train_supernet
 
 
 def with_labels(labels: torch.Tensor) -> TensorDataset:

@@ -8,8 +8,8 @@ import torch
 from small import Gated, Plain, built, traced
 
 import cafenet
-from cafenet.bins import Bins, GroupBins, flops_sensitive_bins, uniform_bins
 from cafenet.errors import BinError
+from cafenet.space.bins import Bins, GroupBins, flops_sensitive_bins, uniform_bins
 
 
 def cut(bins: Bins) -> dict[str, tuple[int, int, int]]:

@@ -6,14 +6,14 @@ import torch
 from small import Plain, Residual, built, config, data, log_of, supernet_of, trained
 from torch import nn
 
-from cafenet import checkpoint
-from cafenet.assignment import LocallyFree
-from cafenet.bins import uniform_bins
-from cafenet.checkpoint import load_checkpoint, read_checkpoint, write_checkpoint
-from cafenet.choice import Race
 from cafenet.errors import CheckpointError
-from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.train import train_supernet
+from cafenet.space.bins import uniform_bins
+from cafenet.supernet.candidate_choice import Race
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.train import train_supernet
+from cafenet.training import checkpoint
+from cafenet.training.checkpoint import load_checkpoint, read_checkpoint, write_checkpoint
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 
 def test_what_is_written_is_read(tmp_path):

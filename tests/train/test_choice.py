@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from cafenet.choice import Exact, Race
 from cafenet.errors import BinError
+from cafenet.supernet.candidate_choice import Exact, Race
 
 
 def generator() -> torch.Generator:

@@ -10,12 +10,12 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import cafenet
-from cafenet.assignment import LocallyFree
-from cafenet.bins import flops_sensitive_bins
-from cafenet.choice import Race
-from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.supernet import Supernet
-from cafenet.train import TrainConfig, train_supernet
+from cafenet.space.bins import flops_sensitive_bins
+from cafenet.supernet.candidate_choice import Race
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 TRAIN_SET = Path(__file__).parents[3] / "shared" / "data" / "cifar10" / "train.npz"
 

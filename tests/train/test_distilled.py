@@ -7,11 +7,11 @@ from torch import nn
 from torch.nn import functional
 
 import cafenet
-from cafenet import trainer
-from cafenet.assignment import LocallyFree
-from cafenet.distill import Distillation, DistillConfig, Teacher
 from cafenet.errors import TrainingError
-from cafenet.train import of_one_width, train_supernet
+from cafenet.supernet import trainer
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.train import of_one_width, train_supernet
+from cafenet.training.distillation import Distillation, DistillConfig, Teacher
 
 ONLY_THE_TEACHER = DistillConfig(weight=1.0, temperature=2.0)
 

@@ -15,7 +15,7 @@ from torch.utils.data import (
 )
 
 from cafenet.errors import TrainingError
-from cafenet.feed import Feed, draw_uniform
+from cafenet.training.batch_feed import Feed, draw_uniform
 
 NUMBERS = TensorDataset(torch.arange(50))
 

@@ -6,15 +6,15 @@ import torch
 from small import Plain, assert_same_state, built, config, data, log_of, supernet_of
 from torch.nn import functional
 
-from cafenet import train
-from cafenet.assignment import LocallyFree
-from cafenet.bins import uniform_bins
-from cafenet.importance import unit_importance
-from cafenet.optim import ScheduleConfig
-from cafenet.retrain import train_model
-from cafenet.supernet import Supernet
-from cafenet.train import FULL_NETWORK, train_supernet
-from cafenet.trainer import restore_constants
+from cafenet.space.bins import uniform_bins
+from cafenet.space.importance import unit_importance
+from cafenet.supernet import train
+from cafenet.supernet.plain_training import train_model
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import FULL_NETWORK, train_supernet
+from cafenet.supernet.trainer import restore_constants
+from cafenet.training.optimizers import ScheduleConfig
 
 OPTIONS = {"epochs": 4, "full_share": 0.25, "lr": 0.1}
 STEPS = 32

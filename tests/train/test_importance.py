@@ -7,7 +7,7 @@ from small import Gated, Plain, Residual, batch, built, traced
 from torch import nn
 
 import cafenet
-from cafenet.importance import channels_before, importance_order, sort_by_importance, unit_importance
+from cafenet.space.importance import channels_before, importance_order, sort_by_importance, unit_importance
 
 
 def test_the_strongest_filter_comes_first():

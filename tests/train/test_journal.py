@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from cafenet.common.run_log import Journal
 from cafenet.errors import TrainingError
-from cafenet.journal import Journal
 
 
 def steps(path) -> list[int]:
@@ -36,7 +36,7 @@ def test_a_run_from_the_start_begins_a_new_log(tmp_path):
 
 def test_plain_lines_come_now_and_then_with_the_time_that_is_left(capsys, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("cafenet.journal.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("cafenet.common.run_log.time.monotonic", lambda: now[0])
     journal = Journal(None, 100, title="run")
     journal.start(20)
     for step, time in ((21, 101.0), (30, 140.0), (31, 141.0), (100, 150.0)):

@@ -8,7 +8,7 @@ from small import NUM_CLASSES, batch, data, log_of, supernet_of, trained
 from torch.utils.data import TensorDataset
 
 from cafenet.errors import TrainingError
-from cafenet.losses import check_target, loss_by_name
+from cafenet.training.losses import check_target, loss_by_name
 
 
 def test_cross_entropy_with_label_smoothing_by_hand():

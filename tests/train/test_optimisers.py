@@ -8,7 +8,7 @@ import torch
 from small import log_of, supernet_of, trained
 
 from cafenet.errors import TrainingError
-from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate, shortened
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate, shortened
 
 
 def after_three_steps(optimizer: torch.optim.Optimizer, weight: torch.Tensor) -> torch.Tensor:

@@ -14,10 +14,10 @@ import torch
 from small import Plain, assert_same_state, built, data, log_of, supernet_of, trained
 from torch.utils.data import DataLoader, Dataset
 
-from cafenet.assignment import LocallyFree
-from cafenet.choice import Exact, Race
-from cafenet.optim import OptimizerConfig, ScheduleConfig
-from cafenet.supernet import Supernet
+from cafenet.supernet.candidate_choice import Exact, Race
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.supernet.supernet import Supernet
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 
 class Augmented(Dataset):

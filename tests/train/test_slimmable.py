@@ -6,9 +6,9 @@ from small import Plain, built, data, log_of, supernet_of, trained
 from torch import Tensor
 from torch.nn import functional
 
-from cafenet.assignment import LocallyFree
-from cafenet.feed import Feed
-from cafenet.optim import OptimizerConfig
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.training.batch_feed import Feed
+from cafenet.training.optimizers import OptimizerConfig
 
 LR, MOMENTUM, WEIGHT_DECAY = 0.05, 0.9, 1e-3
 

@@ -11,10 +11,10 @@ from torch import nn
 from torch.nn import functional
 
 import cafenet
-from cafenet.assignment import Bilateral, LocallyFree
-from cafenet.bins import flops_sensitive_bins, uniform_bins
-from cafenet.choice import Exact, Race
-from cafenet.supernet import Supernet
+from cafenet.space.bins import flops_sensitive_bins, uniform_bins
+from cafenet.supernet.candidate_choice import Exact, Race
+from cafenet.supernet.sharing import Bilateral, LocallyFree
+from cafenet.supernet.supernet import Supernet
 
 cross_entropy = functional.cross_entropy
 

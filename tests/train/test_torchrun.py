@@ -14,7 +14,7 @@ import pytest
 import torch
 from small import built, log_of, supernet_of, trained
 
-from cafenet.choice import Choice, Exact, Race
+from cafenet.supernet.candidate_choice import Choice, Exact, Race
 
 State = dict[str, torch.Tensor]
 

@@ -8,12 +8,12 @@ import torch
 from small import Plain, Residual, WithoutNorm, assert_same_state, batch, built, data, log_of, supernet_of, trained
 from torch.nn import functional
 
-from cafenet.assignment import Bilateral, LocallyFree
-from cafenet.choice import Race
-from cafenet.feed import Feed
-from cafenet.optim import OptimizerConfig
-from cafenet.supernet import Supernet
-from cafenet.train import TrainConfig, TrainResult, train_supernet
+from cafenet.supernet.candidate_choice import Race
+from cafenet.supernet.sharing import Bilateral, LocallyFree
+from cafenet.supernet.supernet import Supernet
+from cafenet.supernet.train import TrainConfig, TrainResult, train_supernet
+from cafenet.training.batch_feed import Feed
+from cafenet.training.optimizers import OptimizerConfig
 
 PLAIN_SGD = OptimizerConfig(lr=0.1, weight_decay=0.0, options={"momentum": 0.0})
 

@@ -9,7 +9,7 @@ import torch
 from small import built, data, supernet_of, trained
 from torch.utils.data import Dataset
 
-from cafenet.choice import Race
+from cafenet.supernet.candidate_choice import Race
 
 RANK = int(os.environ["RANK"])
 

@@ -4,12 +4,12 @@ from cafenet.data.augment import Augmentation
 from cafenet.data.celeba import load_celeba
 from cafenet.data.datasets import DataSets, ImageData, to_rgb
 from cafenet.data.fashion import fashion_mnist
-from cafenet.data.files import in_memory
-from cafenet.data.folders import load_cifar10, load_cifar100, load_image_folder
+from cafenet.data.image_files import in_memory
+from cafenet.data.load import load_data
 from cafenet.data.loaders import eval_loader, train_loader
-from cafenet.data.names import load_data
 from cafenet.data.npz import load_npz
 from cafenet.data.split import hold_out, stratified_sample, stratified_split
+from cafenet.data.torchvision_sets import load_cifar10, load_cifar100, load_image_folder
 
 __all__ = [
     "Augmentation",

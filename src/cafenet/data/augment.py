@@ -1,8 +1,8 @@
 """Random changes of training images, for a whole batch at once.
 
 The chance is drawn apart from the work: every example brings eight numbers between 0 and 1, and what happens to it is a
-function of these. `cafenet.feed` seeds the draw with seed, epoch and example, so a resumed run continues bit for bit,
-whatever the batch that an example falls into and whoever prepares it.
+function of these. `cafenet.training.batch_feed` seeds the draw with seed, epoch and example, so a resumed run continues
+bit for bit, whatever the batch that an example falls into and whoever prepares it.
 """
 
 import math
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from cafenet.common.options import Count, Share, check_options
 from cafenet.errors import DataError
-from cafenet.options import Count, Share, check_options
 
 NUM_DRAWS = 8  # row and column of the crop, flip, erase or not, its area, its proportions, its row and column
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from cafenet.data.datasets import DataSets, ImageData, IntArray
-from cafenet.data.files import CACHE_LIMIT_BYTES, image_files, in_memory
+from cafenet.data.image_files import CACHE_LIMIT_BYTES, image_files, in_memory
 from cafenet.data.split import stratified_split
 from cafenet.errors import DataError
 

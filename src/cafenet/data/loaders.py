@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from cafenet.compat import import_torchvision
+from cafenet.common.interrupts import worker_start
+from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.data.augment import NONE, NUM_DRAWS, Augmentation, augment, erase, normalise
 from cafenet.data.datasets import ImageData
-from cafenet.data.files import ImageFiles, cover, num_cores
+from cafenet.data.image_files import ImageFiles, cover, num_cores
 from cafenet.errors import DataError
-from cafenet.interrupts import worker_start
 
 _CROP_RATIO = 0.875  # ImageNet's 224 of 256
 _Example = tuple[int, Tensor | None, Tensor | None]
@@ -151,7 +151,7 @@ class _Examples(Dataset[_Example]):
 
 
 class _DrawnExamples(_Examples):
-    """Examples whose whole work is the batch's; `cafenet.feed` draws their numbers at once."""
+    """Examples whose whole work is the batch's; `cafenet.training.batch_feed` draws their numbers at once."""
 
     num_draws = NUM_DRAWS
 

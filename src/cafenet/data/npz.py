@@ -14,9 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cafenet.common.limits import ARRAY_BYTES
 from cafenet.data.datasets import DataSets, ImageData, channel_statistics
 from cafenet.errors import DataError
-from cafenet.limits import ARRAY_BYTES
 
 _MOST_CLASSES = 10**6
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cafenet.calling import to_meta, unwrap
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.detection.errors import DetectionError
+from cafenet.modules.calling import to_meta, unwrap
 
 TopLevels = Literal["none", "pool", "p6p7"]
 _RESNET_STAGES = ("layer1", "layer2", "layer3", "layer4")

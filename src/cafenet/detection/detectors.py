@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cafenet.calling import as_written
-from cafenet.counting import ProductCounter
+from cafenet.common.options import Positive, PositiveInt, Share, check_options
 from cafenet.detection.backbone import Pyramid, TopLevels, feature_pyramid
 from cafenet.detection.errors import DetectionError
-from cafenet.detection.ops import working_ops
-from cafenet.options import Positive, PositiveInt, Share, check_options
+from cafenet.detection.torchvision_ops import working_ops
+from cafenet.modules.calling import as_written
+from cafenet.modules.counting import ProductCounter
 
 Target = dict[str, Tensor]
 """boxes (N, 4) as x1, y1, x2, y2 in pixels, and labels (N,) from 1 on; of predictions, scores (N,) too."""

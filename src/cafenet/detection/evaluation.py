@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from cafenet.detection.coco import CocoData
+from cafenet.detection.dataset import CocoData
 from cafenet.detection.detectors import Detector
 from cafenet.detection.errors import DetectionError
-from cafenet.detection.pictures import Pictures, loader
+from cafenet.detection.images import Pictures, loader
 
 _CURVE_IOUS = (0.5, 0.75)
 

@@ -21,8 +21,8 @@ from torch.utils.data import Dataset
 
 from cafenet.detection.detectors import Detector, Target
 from cafenet.detection.errors import DetectionError
-from cafenet.detection.ops import working_ops
-from cafenet.detection.pictures import Pictures
+from cafenet.detection.images import Pictures
+from cafenet.detection.torchvision_ops import working_ops
 
 
 class FixedSize(Dataset[tuple[Tensor, Target]]):

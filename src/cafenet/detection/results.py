@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from cafenet.detection.config import DetectionReference
-from cafenet.pairing import PairedDifference, compare_paired, in_words
+from cafenet.common.statistics import PairedDifference, compare_paired, in_words
+from cafenet.detection.recipe import DetectionReference
 from cafenet.runs.results import count
 
 COLUMNS = ("mAP", "ap50", "ap75", "small", "medium", "large")

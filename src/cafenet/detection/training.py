@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from cafenet.checkpoint import restoring
+from cafenet.common.options import NumProcesses, Positive, PositiveInt, Seed, check_options
+from cafenet.common.run_files import DETECTOR_CHECKPOINT
+from cafenet.common.run_log import Journal
 from cafenet.detection.detectors import Detector
-from cafenet.detection.pictures import Pictures, loader
-from cafenet.distributed import processes
+from cafenet.detection.images import Pictures, loader
 from cafenet.errors import TrainingError
-from cafenet.feed import Feed
-from cafenet.journal import Journal
-from cafenet.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
-from cafenet.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
-from cafenet.options import NumProcesses, Positive, PositiveInt, Seed, check_options
-from cafenet.run_files import DETECTOR_CHECKPOINT
+from cafenet.training.batch_feed import Feed
+from cafenet.training.checkpoint import restoring
+from cafenet.training.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
+from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
+from cafenet.training.process_group import processes
 
 PAPER_BATCH = 256
 """Images a step that the paper's rate belongs to."""

@@ -1,7 +1,7 @@
 """Models by name: torchvision's, timm's, the paper's variants and the user's own."""
 
-from cafenet.models.names import default_input_size, load_model, published_input_size
-from cafenet.models.paper import frozen_by_default
+from cafenet.models.load import default_input_size, load_model, published_input_size
+from cafenet.models.registry import frozen_by_default
 from cafenet.models.scaling import scale_to_flops
 
 __all__ = ["default_input_size", "frozen_by_default", "load_model", "published_input_size", "scale_to_flops"]

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from torch import nn
 
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.models.scaling import scale_channels
 
 SQUEEZE_LAYERS = ("*.fc1",)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from cafenet.compat import import_torchvision
+from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.errors import CafeNetError
 from cafenet.models.scaling import scale_channels
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from cafenet.errors import CafeNetError
-from cafenet.trace import trace
+from cafenet.tracing.tracer import trace
 
 _MAX_DEVIATION = 0.05
 _NUM_HALVINGS = 14  # the bracket shrinks to a 16,000th, far below one step of the rounding to multiples of 8

@@ -10,10 +10,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from cafenet.common.statistics import PairedDifference, compare_paired, in_words
 from cafenet.errors import RecipeError
-from cafenet.pairing import PairedDifference, compare_paired, in_words
-from cafenet.report.page import rows_of
-from cafenet.report.records import RunRecord, read_run
+from cafenet.report.run_page import rows_of
+from cafenet.report.run_records import RunRecord, read_run
 from cafenet.runs.directory import WITHOUT_EFFECT
 from cafenet.runs.results import Row, count
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from matplotlib.figure import Figure
 
 from cafenet.report.comparison import Comparison, Line, cells, sentences, spread, total_seconds
-from cafenet.report.drawing import OTHER, colour, label_of, legend, mark, single, smoothed
+from cafenet.report.figure_style import OTHER, colour, label_of, legend, mark, single, smoothed
 from cafenet.report.figures import histogram, score_label
-from cafenet.report.markup import document, figure_part, row, table, text
-from cafenet.report.records import RunRecord, StudyRecord
+from cafenet.report.html import document, figure_part, row, table, text
+from cafenet.report.run_records import RunRecord, StudyRecord
 
 _CAPTIONS = {
     "sweep": ("Accuracy and time against {key}", "Error bars are standard deviations over seeds; time is all of it."),

@@ -10,8 +10,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cafenet.report.drawing import OWN, PALE, PICK, colour, duration, label_of, legend, mark, single, smoothed
-from cafenet.report.records import RunRecord, TrialRecord
+from cafenet.report.figure_style import OWN, PALE, PICK, colour, duration, label_of, legend, mark, single, smoothed
+from cafenet.report.run_records import RunRecord, TrialRecord
 
 
 def all_figures(run: RunRecord) -> dict[str, Figure]:

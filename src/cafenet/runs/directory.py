@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from cafenet.atomic import put_aside, write_json, write_text
-from cafenet.checkpoint import differences
-from cafenet.config import Recipe
+from cafenet.common.files import put_aside, write_json, write_text
+from cafenet.common.run_files import MANIFEST, RECIPE, SEARCH, gone, read_file, read_if_there
 from cafenet.errors import CafeNetError, RecipeError, RunFileError
-from cafenet.recipes import as_document, to_yaml
-from cafenet.run_files import MANIFEST, RECIPE, SEARCH, gone, read_file, read_if_there
+from cafenet.runs.recipe import Recipe
+from cafenet.runs.recipe_files import as_document, to_yaml
+from cafenet.training.checkpoint import differences
 
 _log = logging.getLogger(__name__)
 

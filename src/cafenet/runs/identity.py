@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cafenet.atomic import write_json
-from cafenet.checkpoint import differences
+from cafenet.common.files import write_json
+from cafenet.common.run_files import START, RunFile, read_if_there
 from cafenet.data import ImageData
 from cafenet.errors import RunFileError
-from cafenet.run_files import START, RunFile, read_if_there
+from cafenet.training.checkpoint import differences
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from cafenet.config import Reference
-from cafenet.pairing import PairedDifference, compare_paired, in_words
+from cafenet.common.statistics import PairedDifference, compare_paired, in_words
+from cafenet.runs.recipe import Reference
 
 
 @dataclass(frozen=True)

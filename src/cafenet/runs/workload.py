@@ -10,27 +10,27 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from cafenet.calling import training_mode
-from cafenet.config import Recipe
+from cafenet.common.limits import check_input_size
+from cafenet.common.run_files import LATENCY
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
-from cafenet.distributed import processes
 from cafenet.errors import DataError, RecipeError, first_line
-from cafenet.limits import check_input_size
-from cafenet.losses import check_target
 from cafenet.models import default_input_size, load_model, published_input_size
-from cafenet.models.paper import frozen_by_default
-from cafenet.retrain import check_plain_training
-from cafenet.run_files import LATENCY
+from cafenet.models.registry import frozen_by_default
+from cafenet.modules.calling import training_mode
+from cafenet.pipeline.stages import Job
 from cafenet.runs.identity import digest_of_data
-from cafenet.searching.algorithm import METHODS, Algorithm
+from cafenet.runs.recipe import Recipe
+from cafenet.searching.algorithms.base import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.latency_model import LatencyModel, fit_latency, write_latency
-from cafenet.space import WidthSpace
-from cafenet.stages import Job
-from cafenet.supernet_config import build_bins, build_supernet
-from cafenet.trace import trace
-from cafenet.train import check_training
+from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
+from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.build import build_bins, build_supernet
+from cafenet.supernet.plain_training import check_plain_training
+from cafenet.supernet.train import check_training
+from cafenet.tracing.tracer import trace
+from cafenet.training.losses import check_target
+from cafenet.training.process_group import processes
 
 
 class Workload:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from cafenet.errors import BudgetError
-from cafenet.space import WidthSpace
+from cafenet.space.width_space import WidthSpace
 
 CostName: TypeAlias = Literal["flops", "params", "latency_ms"]
 

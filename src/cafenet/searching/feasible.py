@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cafenet.bins import Bins
-from cafenet.cost import FloatArray, IntArray
 from cafenet.errors import BudgetError
 from cafenet.searching.budget import UNITS, Budget
+from cafenet.space.bins import Bins
+from cafenet.space.cost import FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cafenet.atomic import write_json
+from cafenet.common.files import write_json
+from cafenet.common.tables import Shown, ranges
 from cafenet.errors import StoreError
-from cafenet.shown import Shown, ranges
 
 FORMAT = "cafenet-search-result"
 FORMAT_VERSION = 1

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cafenet import parent
-from cafenet.atomic import write_torch
+from cafenet.common import parent_process as parent
+from cafenet.common.files import write_torch
+from cafenet.common.run_files import JOURNAL
 from cafenet.errors import ModelNameError, StoreError
-from cafenet.models.factory import import_source, imported_files
-from cafenet.run_files import JOURNAL
+from cafenet.models.user_factory import import_source, imported_files
 from cafenet.searching.budget import Budget
 
 if TYPE_CHECKING:
-    from cafenet.searching.widths import WidthSearch
+    from cafenet.searching.width_search import WidthSearch
 
 
 @contextmanager

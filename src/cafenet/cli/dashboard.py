@@ -1,0 +1,101 @@
+"""`cafenet dashboard`: Optuna's dashboard on the study of a run."""
+
+import argparse
+import socket
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from cafenet.cli.paths import some_path
+from cafenet.cli.web_guard import WSGIApplication, guarded, is_loopback
+from cafenet.common.run_files import JOURNAL
+from cafenet.errors import StoreError
+from cafenet.report.run_records import study_places
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "dashboard",
+        help="open Optuna's dashboard on a run's scored widths",
+        description="Serve Optuna's dashboard on the trials of a run, also while it searches; needs "
+        "`pip install cafenet[dashboard]`. It has no login: whoever reaches the address can read, change and delete "
+        "trials. By default only this machine does; requests of other web sites are refused.",
+        epilog="examples:\n  cafenet dashboard runs/demo\n  cafenet dashboard runs/demo --study supernet-fixed",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
+    parser.add_argument("--study", metavar="NAME", help="which supernet's (default: the first)")
+    parser.add_argument(
+        "--host", default="localhost", help="where to serve it (%(default)s); others reach any other, without a login"
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name under which browsers may ask for it, such as a proxy's; can be repeated",
+    )
+    parser.add_argument("--port", type=int, default=8080, help="(%(default)s)")
+    parser.set_defaults(command_function=_dashboard)
+
+
+def find_journal(run: Path, study: str | None = None) -> Path:
+    """The trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`."""
+    journals = {
+        str(place.relative_to(run)): place / JOURNAL for place in study_places(run) if (place / JOURNAL).exists()
+    }
+    if not journals:
+        raise StoreError(f"{run} must be a run directory with scored widths, but has no trials.journal yet")
+    if study is None:
+        return next(iter(journals.values()))
+    if study not in journals:
+        raise StoreError(f"--study must be one of {', '.join(journals)}, but got {study!r}")
+    return journals[study]
+
+
+def _dashboard(args: argparse.Namespace) -> None:
+    from cafenet.searching.store.journal_file import open_storage
+
+    journal = find_journal(args.run, args.study)
+    try:
+        from optuna_dashboard import wsgi
+    except ImportError as error:
+        raise StoreError("the dashboard is an extra: pip install 'cafenet[dashboard]'") from error
+    _check_port(args.host, args.port)
+    application = guarded(wsgi(open_storage(journal)), args.host, args.allow_host)
+    with _server(args.host, args.port, application) as server:
+        print(f"http://{args.host}:{args.port}/ shows {journal}; Ctrl-C ends it", flush=True)
+        if not is_loopback(args.host):
+            print("There is no login: whoever reaches this address can change and delete trials.", flush=True)
+        server.serve_forever()
+
+
+def _server(host: str, port: int, application: WSGIApplication) -> WSGIServer:
+    """A server for one user, as Optuna's own."""
+
+    class Server(WSGIServer):
+        address_family = _family(host)
+
+    return make_server(host, port, application, Server, _Quiet)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """A line for every request says nothing to anybody."""
+
+
+def _check_port(host: str, port: int) -> None:
+    """It must be free, which the server would say less clearly."""
+    if not 0 < port < 65536:
+        raise StoreError(f"--port must lie in 1 to 65535, but is {port}")
+    try:
+        socket.create_server((host, port), family=_family(host)).close()
+    except OSError as error:
+        raise StoreError(
+            f"{host}:{port} must be free to serve on, but: {error.strerror}; give another --port"
+        ) from error

@@ -1,0 +1,83 @@
+"""`cafenet detect`: classification models as backbones of a detector, trained alike and compared."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from cafenet.cli.paths import some_path
+from cafenet.errors import RecipeError
+
+_EPILOG = """\
+examples:
+  cafenet detect --list                                       # what is shipped
+  cafenet detect bccd-faster-rcnn --show > mine.yaml          # one to start from
+  cafenet detect bccd-faster-rcnn --backbones.run runs/celeba-mobilenet-v2-small --seeds [0,1]
+  cafenet detect mine.yaml --output runs/mine --train.epochs 6
+
+The backbones are the trained models of a directory of `cafenet run`, or files of cafenet.save. Every key of a recipe is
+a flag (see `cafenet detect --help-recipe`). A second start of the same command continues the run.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "detect",
+        help="compare searched backbones under Faster R-CNN or RetinaNet",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a .yaml file, or a shipped recipe's name")
+    parser.add_argument("--output", type=some_path, metavar="DIR", help="run directory (default: runs/RECIPE)")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
+    parser.add_argument("--list", action="store_true", help="list the shipped recipes, and exit")
+    parser.add_argument("--show", action="store_true", help="print the recipe, and exit")
+    parser.add_argument("--help-recipe", action="store_true", help="show every key of a recipe, and exit")
+    parser.set_defaults(command_function=_detect, takes_flags=True)
+
+
+def _detect(args: argparse.Namespace) -> None:
+    from cafenet.detection import config  # torchvision and matplotlib take long to import
+    from cafenet.runs.recipe_files import recipe_parser
+
+    if args.help_recipe:
+        parser = recipe_parser(
+            config.DetectionRecipe, prog="cafenet detect RECIPE", usage="cafenet detect RECIPE [flags]"
+        )
+        parser.print_help()
+    elif args.list:
+        _list(config.shipped_detection_recipes())
+    elif args.recipe is None:
+        raise RecipeError("give a recipe, a .yaml file or one of `cafenet detect --list`")
+    elif args.show:
+        print(config.detection_recipe_text(args.recipe), end="")
+    else:
+        _run(args)
+
+
+def _list(recipes: dict[str, str]) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("recipe", no_wrap=True)
+    table.add_column("what it does")
+    for name, description in recipes.items():
+        table.add_row(name, description)
+    Console().print(table)
+
+
+def _run(args: argparse.Namespace) -> None:
+    from cafenet.detection.recipe import load_detection_recipe
+    from cafenet.detection.report_page import write_detection_report
+    from cafenet.detection.results import claims, results_table
+    from cafenet.detection.run_recipe import detect
+
+    recipe = load_detection_recipe(args.recipe, args.flags)
+    directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
+    rows = detect(recipe, directory, quiet=args.quiet)
+    console = Console(markup=False)  # descriptions and paths may have brackets
+    console.print(results_table(rows, recipe.reference, title=recipe.description))
+    for line in claims(rows):
+        console.print(line)
+    console.print(f"The report is {write_detection_report(directory)}.")

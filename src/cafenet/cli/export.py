@@ -1,0 +1,54 @@
+"""`cafenet export`: a final model of a run as a file for deployment."""
+
+import argparse
+from typing import Any
+
+from cafenet.cli.paths import some_path
+from cafenet.common.run_files import RECIPE, SLIM, model_place
+from cafenet.errors import RecipeError
+from cafenet.runs.final_models import load_final
+from cafenet.runs.methods import read_entries
+from cafenet.runs.recipe_files import load_recipe
+from cafenet.runs.workload import Workload
+from cafenet.searching.algorithms.base import METHODS
+from cafenet.space.export import FORMATS, export_model
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "export",
+        help="write a final model of a run as .pt, .pt2 or .onnx, checked after writing",
+        description="Write a trained slim model of a run for deployment; its outputs are compared after writing.",
+        epilog="example:\n  cafenet export runs/demo --method Uniform --format onnx model.onnx",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
+    parser.add_argument("file", metavar="FILE", type=some_path, help="where to write; the format follows its ending")
+    parser.add_argument("--method", help="a method of the run's table (default: the first search of the run)")
+    parser.add_argument("--budget", help="one of the run's budgets (default: the first)")
+    parser.add_argument("--seed", type=int, help="one of the run's seeds (default: the first)")
+    parser.add_argument("--format", choices=FORMATS, help="in place of the file's ending")
+    parser.set_defaults(command_function=_export)
+
+
+def _export(args: argparse.Namespace) -> None:
+    if not (args.run / RECIPE.name).exists():
+        raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
+    recipe = load_recipe(str(args.run / RECIPE.name))
+    workload = Workload(recipe)
+    method = args.method or METHODS[recipe.search.algorithms[0]]
+    entries = [
+        entry for entry in read_entries(args.run) if entry.method == method and args.budget in (None, entry.budget)
+    ]
+    if not entries:
+        known = sorted({f"{entry.method} {entry.budget}".strip() for entry in read_entries(args.run)})
+        wanted = f"{method} {args.budget or ''}".strip()
+        raise RecipeError(f"the run has no {wanted}; it has {', '.join(known)}")
+    seed = recipe.retrain.seeds[0] if args.seed is None else args.seed
+    if not (model_place(args.run, entries[0].key, seed) / SLIM).exists():
+        name = f"{entries[0].method} {entries[0].budget}".strip()
+        raise RecipeError(f"the run has no trained {name} of seed {seed}; it may lack `cafenet retrain`, or the seed")
+    model = load_final(workload, entries[0], seed, args.run)
+    difference = export_model(model, workload.example, args.file, args.format)
+    print(f"{args.file}: {entries[0].method} {entries[0].budget}, largest difference of outputs {difference:.2g}")

@@ -1,0 +1,84 @@
+"""The `cafenet` command: parses the command line, calls the package, prints the result."""
+
+import argparse
+import errno
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import cafenet
+from cafenet.cli import compare, dashboard, detect, export, inspect, recipes, report, run
+from cafenet.common.interrupts import KEPT, Stopped, stoppable_command
+from cafenet.errors import CafeNetError
+
+_EPILOG = """\
+start here:
+  cafenet inspect torchvision:mobilenet_v2       which widths can vary, and what they cost
+  cafenet run demo                               the whole job on embedded data, in some minutes
+  cafenet recipes                                what else is shipped
+"""
+
+_BAD_PATHS = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SIGPIPE = 13
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, 2 after a mistake that the user can correct, 130 after Ctrl-C, 143
+    after SIGTERM."""
+    try:
+        with stoppable_command():
+            _run(argv)
+    except BrokenPipeError:  # whoever read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + _SIGPIPE
+    except CafeNetError as error:
+        print(f"error: {_sentence(error)}", file=sys.stderr)
+        return 2
+    except _BAD_PATHS as error:
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename} cannot be read or written: {error.strerror}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            name = str(error.filename)[:80]
+            print(f"error: a name must be shorter to be a file's, but is {name!r}...", file=sys.stderr)
+            return 2
+        if error.errno not in _FULL:
+            raise
+        print(f"error: the disk must have room, but: {error}; what was written before is kept", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as stop:
+        print(f"stopped: {str(stop) or KEPT}", file=sys.stderr)
+        return stop.exit_code if isinstance(stop, Stopped) else Stopped().exit_code
+    return 0
+
+
+def _run(argv: Sequence[str] | None) -> None:
+    """Read the command line and do what it says."""
+    parser = argparse.ArgumentParser(
+        prog="cafenet",
+        description="Find how wide each layer of a PyTorch network should be, within a budget.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"cafenet {cafenet.__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", required=True)
+    for module in (inspect, run, recipes, report, compare, dashboard, export, detect):
+        module.add_to(commands)
+    args, flags = parser.parse_known_args(argv)
+    if flags and not getattr(args, "takes_flags", False):
+        parser.error(f"unrecognized arguments: {' '.join(flags)}")
+    args.flags = flags
+    command: Callable[[argparse.Namespace], None] = args.command_function
+    if os.getcwd() not in sys.path:  # so that package.module:FACTORY finds the user's package, as with `python -m`
+        sys.path.insert(0, os.getcwd())
+    command(args)
+    sys.stdout.flush()
+
+
+def _sentence(error: CafeNetError) -> str:
+    """What an error says; from a data loader's worker it comes inside a traceback, as the last line."""
+    text = str(error)
+    return text.rstrip().splitlines()[-1].partition(": ")[2] if text.startswith("Caught ") else text

@@ -1,0 +1,49 @@
+"""`cafenet report`: the page of a run, made anew."""
+
+import argparse
+import sys
+import webbrowser
+from typing import Any
+
+from cafenet.cli.paths import some_path
+from cafenet.errors import RecipeError
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "report",
+        help="write the page of a run (report.html), finished or not",
+        description="Everything that a run knows on one self-contained page; also of a run that is still going.",
+        epilog="examples:\n  cafenet report runs/demo --open\n  cafenet report runs/demo --figures figures/",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG and PNG")
+    parser.set_defaults(command_function=_report)
+
+
+def _report(args: argparse.Namespace) -> None:
+    from cafenet.report.figure_style import save_figures  # matplotlib takes long to import
+    from cafenet.report.figures import all_figures
+    from cafenet.report.run_page import write_report
+    from cafenet.report.run_records import read_run
+
+    run = read_run(args.run)
+    for line in run.problems:
+        print(f"warning: {line}", file=sys.stderr)
+    if run.is_detection and args.figures is not None:
+        raise RecipeError("--figures is for runs of `cafenet run`, but this is one of `cafenet detect`")
+    if run.is_detection:
+        from cafenet.detection.report_page import write_detection_report
+
+        path = write_detection_report(args.run)
+    else:
+        path = write_report(args.run)
+    print(path)
+    if args.figures is not None:
+        for figure in save_figures(all_figures(run), args.figures):
+            print(figure)
+    if args.open:
+        webbrowser.open(path.resolve().as_uri())

@@ -1,0 +1,78 @@
+"""`cafenet run` and its single steps: a recipe and a directory in, trained slim models and a table out."""
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.logging import RichHandler
+
+from cafenet.cli.paths import some_path
+from cafenet.errors import RecipeError
+from cafenet.runs.recipe_files import load_recipe, recipe_parser
+from cafenet.runs.results import claims, results_table
+from cafenet.runs.run_recipe import Step, run_recipe
+
+_EPILOG = """\
+examples:
+  cafenet run demo                                            # embedded data, some minutes
+  cafenet run cifar10-mobilenet-v2-small --data.source npz:data/cifar10 --search.budget 50%,25%
+  cafenet run my-recipe.yaml --output runs/first --train.epochs 20
+
+Every key of a recipe is a flag (see `cafenet run --help-recipe`). A second start of the same command continues the run.
+Everything lies in the run directory: recipe.yaml, manifest.json, the supernets and their studies, results.json,
+report.html, models/*/seed-*/slim.pt.
+"""
+
+_STEPS: dict[str, tuple[Step, str]] = {
+    "run": ("evaluate", "the whole job: supernet, search, training from scratch, baselines, table"),
+    "train": ("train", "only train the supernets of a recipe"),
+    "search": ("search", "train the supernets and search their widths"),
+    "retrain": ("retrain", "up to the training of the final models"),
+    "evaluate": ("evaluate", "the same as run: everything up to the table"),
+}
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command and its steps."""
+    for name, (step, help_text) in _STEPS.items():
+        parser = commands.add_parser(
+            name, help=help_text, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a .yaml file, or a shipped recipe's name")
+        parser.add_argument("--output", type=some_path, metavar="DIR", help="run directory (default: runs/RECIPE)")
+        loudness = parser.add_mutually_exclusive_group()
+        loudness.add_argument("--quiet", action="store_true", help="print nothing but the result")
+        loudness.add_argument("--verbose", action="store_true", help="also say what each step begins with and finds")
+        parser.add_argument("--help-recipe", action="store_true", help="show every key of a recipe, and exit")
+        parser.set_defaults(command_function=_run, takes_flags=True, step=step)
+
+
+def _run(args: argparse.Namespace) -> None:
+    if args.help_recipe:
+        recipe_parser(prog="cafenet run RECIPE", usage="cafenet run RECIPE [flags]").print_help()
+        return
+    if args.recipe is None:
+        raise RecipeError("give a recipe, a .yaml file or one of `cafenet recipes`")
+    _tell(logging.INFO if args.verbose else logging.WARNING)
+    recipe = load_recipe(args.recipe, args.flags)
+    directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
+    rows = run_recipe(recipe, directory, until=args.step, quiet=args.quiet)
+    console = Console(markup=False)  # descriptions and paths may have brackets
+    if rows:
+        console.print(results_table(rows, recipe.reference, title=recipe.description))
+        for line in claims(rows):
+            console.print(line)
+    from cafenet.report.run_page import write_report  # matplotlib takes long to import
+
+    report = write_report(directory)
+    models = "; models/*/seed-*/slim.pt beside it load with cafenet.load" if rows else ""
+    console.print(f"The report is {report}{models}.", soft_wrap=True)
+
+
+def _tell(level: int) -> None:
+    """Let the package's own messages from this level on appear on stderr."""
+    logger = logging.getLogger("cafenet")
+    logger.setLevel(level)
+    logger.handlers = [RichHandler(console=Console(stderr=True), show_path=False)]

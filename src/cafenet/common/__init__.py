@@ -1,0 +1,1 @@
+"""Small parts that everything else uses: files, options, tables, limits, interrupts."""

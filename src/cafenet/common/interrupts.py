@@ -1,0 +1,118 @@
+"""Ctrl-C and SIGTERM: long work finishes its step, saves and stops; a command ends in one line and an exit code."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import pairwise
+from multiprocessing import parent_process
+from pathlib import Path
+from types import FrameType
+
+from cafenet.common.parent_process import end_with_parent
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+KEPT = "what is done is kept; the same command continues"
+
+
+class Stopped(KeyboardInterrupt):
+    """A stop by a signal, which decides the exit code of a command: 130 of Ctrl-C, 143 of SIGTERM."""
+
+    def __init__(self, message: str = "", signal_name: str = "SIGINT") -> None:
+        super().__init__(message)
+        number = signal.Signals.__members__.get(signal_name, signal.SIGINT)
+        self.exit_code = 128 + int(number)
+
+
+def guard_command() -> None:
+    """If this process is the command, let a signal end it at once with one line while it imports, which takes seconds.
+
+    An exception would come out of the middle of some import. A program that only imports the package keeps its signals.
+    """
+    if _is_command():
+        _handle(_leave)
+
+
+@contextmanager
+def stoppable_command() -> Iterator[None]:
+    """Turn the first Ctrl-C or SIGTERM into a `Stopped`, and end at once at the second."""
+    before = _handle(_raise_once())
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_command() -> bool:
+    """Whether `python -m cafenet` or the script `cafenet` was started; a helper of it was not."""
+    if parent_process() is not None:
+        return False
+    arguments = getattr(sys, "orig_argv", [])
+    is_module = any(pair == ("-m", "cafenet") for pair in pairwise(arguments))
+    is_script = bool(sys.argv) and Path(sys.argv[0]).name in ("cafenet", "cafenet.exe", "cafenet-script.py")
+    return is_module or is_script
+
+
+def _handle(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, signal.Handlers]:
+    """Set a handler for the signals that are not ignored, as Ctrl-C is after `nohup`; returns those before."""
+    before = {}
+    with suppress(ValueError):  # not the main thread: signals are not ours to handle
+        for number in SIGNALS:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, handler)
+    return before  # type: ignore[return-value]  # handlers of Python, too
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, f"stopped: {KEPT}\n".encode())
+    os._exit(128 + number)
+
+
+def _raise_once() -> Callable[[int, FrameType | None], None]:
+    stopped: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopped:
+            _leave(number, frame)
+        stopped.append(number)
+        raise Stopped("", signal.Signals(number).name)
+
+    return stop
+
+
+def worker_start() -> Callable[[int], None]:
+    """What a data loader's workers begin with: they outlive the first SIGTERM, and end with this process."""
+    return partial(_start_worker, os.getpid())
+
+
+def _start_worker(parent: int, worker: int) -> None:
+    """A SIGTERM to all processes of a job is the training's to handle; a second one ends.
+
+    A worker that died of the first would break the step that is to be finished.
+    """
+    end_with_parent(parent)
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.signal(number, signal.SIG_DFL))
+
+
+@contextmanager
+def graceful_stop() -> Iterator[list[str]]:
+    """Turn Ctrl-C and SIGTERM into a note that the loop reads after the step; a second Ctrl-C is the usual one."""
+    stopped: list[str] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if stopped:
+            raise Stopped("", signal.Signals(number).name)
+        stopped.append(signal.Signals(number).name)
+
+    try:
+        before = {number: signal.signal(number, note) for number in SIGNALS}
+    except ValueError:  # not the main thread: signals are not ours to handle
+        before = {}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

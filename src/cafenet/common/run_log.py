@@ -1,0 +1,101 @@
+"""What a long run tells: a JSONL log, a progress line with an ETA, TensorBoard scalars where they are wanted."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from cafenet.common.files import write_text
+from cafenet.common.run_files import LOG, gone, read_log
+from cafenet.errors import TrainingError
+
+_PLAIN_EVERY_SECONDS = 30.0
+
+
+class Journal:
+    """Writes one line a step or epoch to `log.jsonl`, and shows the way; quiet off a terminal but for a line now and
+    then."""
+
+    def __init__(
+        self, directory: Path | None, total_steps: int, *, title: str, quiet: bool = False, tensorboard: bool = False
+    ) -> None:
+        self._path = None if directory is None else directory / LOG
+        self._total, self._title, self._quiet = total_steps, title, quiet
+        self._console = Console(stderr=True)
+        self._progress: Progress | None = None
+        self._last_plain = self._start = time.monotonic()
+        self._first_step = 0
+        self._board = _summary_writer(directory) if tensorboard and directory is not None else None
+
+    def start(self, step: int) -> None:
+        """Begin at a step; lines of the log that lie after it (from a run that was cut off) are dropped."""
+        self._first_step = step
+        self._start = self._last_plain = time.monotonic()
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            _drop_after(self._path, step)
+        if not self._quiet and self._console.is_terminal:
+            self._progress = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}", markup=False),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task(self._title, total=self._total, completed=step, note="")
+
+    def write(self, step: int, **values: Any) -> None:
+        """Log a step's values."""
+        if self._path is not None:
+            try:
+                with self._path.open("a") as file:
+                    file.write(json.dumps({"step": step, **values}) + "\n")
+            except FileNotFoundError as error:
+                raise gone(self._path.parent) from error
+        if self._board is not None:
+            for name, value in values.items():
+                if isinstance(value, (int, float)):
+                    self._board.add_scalar(name, value, step)
+
+    def show(self, step: int, note: str) -> None:
+        """Move the bar, or print a plain line when it is time."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=step, note=note)
+            return
+        now = time.monotonic()
+        if self._quiet or (now - self._last_plain < _PLAIN_EVERY_SECONDS and step < self._total):
+            return
+        self._last_plain = now
+        rate = (step - self._first_step) / max(now - self._start, 1e-9)
+        eta = (self._total - step) / rate if rate > 0 else float("inf")
+        print(f"{self._title}: step {step}/{self._total}, {note}, {eta:.0f} s left", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Put the terminal back in order."""
+        if self._progress is not None:
+            self._progress.stop()
+        if self._board is not None:
+            self._board.close()
+
+
+def _drop_after(path: Path, step: int) -> None:
+    """Keep the whole lines up to a step; a torn last line goes too."""
+    if not path.is_file():
+        return
+    kept = [line for line in read_log(path, ("step",)) if line["step"] <= step]
+    write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _summary_writer(directory: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise TrainingError("tensorboard must be installed, but is not; run: pip install 'cafenet[board]'") from error
+    return SummaryWriter(str(directory / "tensorboard"))

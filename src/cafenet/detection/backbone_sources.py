@@ -1,0 +1,120 @@
+"""Where backbones come from: a directory of `cafenet run`, files of slim models, or modules at hand."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cafenet.common.run_files import MODELS, RECIPE, SLIM, read_if_there
+from cafenet.detection.errors import DetectionError
+from cafenet.detection.recipe import BackboneFile, BackbonesConfig
+from cafenet.models import load_model
+from cafenet.runs.methods import Entry, read_entries
+from cafenet.space.slim_file import load
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """One row to be: a name for tables, one for directories, and the pretrained network by seed."""
+
+    name: str
+    build: Callable[[int], nn.Module]
+
+    @property
+    def key(self) -> str:
+        """Its directory's name: "Uniform 50%" is "uniform-50pct"."""
+        text = self.name.replace("%", "pct").lower()
+        return "".join(character if character.isalnum() or character in ".-" else "-" for character in text)
+
+
+def find_backbones(
+    config: BackbonesConfig, models: Mapping[str, nn.Module] | None = None
+) -> tuple[list[Backbone], str]:
+    """The backbones of a recipe and of the caller, and the name of what all of them learned before."""
+    found: list[Backbone] = []
+    pretraining = config.pretraining
+    if config.run is not None:
+        of_run, description = _of_run(config, Path(config.run))
+        found += of_run
+        if not config.files and not models:
+            pretraining = pretraining or description
+    found += [Backbone(file.name, _of_file(file)) for file in config.files]
+    found += [Backbone(name, _as_it_is(model)) for name, model in (models or {}).items()]
+    if not found:
+        raise DetectionError(
+            "a comparison must have at least one backbone, but has none; give backbones.run, a directory of "
+            "`cafenet run`, or backbones.files"
+        )
+    if not pretraining:
+        raise DetectionError(
+            "backbones.pretraining must say what all backbones learned before, since a comparison is fair only if it "
+            "is the same, but is empty; write `none` for fresh weights"
+        )
+    keys = [each.key for each in found]
+    repeated = sorted({key for key in keys if keys.count(key) > 1})
+    if repeated:
+        raise DetectionError(f"backbones must have names of their own, but several are called {', '.join(repeated)}")
+    return found, pretraining
+
+
+def _of_run(config: BackbonesConfig, directory: Path) -> tuple[list[Backbone], str]:
+    """The trained models of a run, and its description."""
+    recipe: dict[str, Any] | None = read_if_there(RECIPE, directory)
+    if recipe is None:
+        raise DetectionError(
+            f"backbones.run must be a directory of `cafenet run`, but {directory} has no {RECIPE.name}"
+        )
+    entries = read_entries(directory)
+    wanted = [entry.key for entry in entries] if config.entries is None else list(config.entries)
+    by_key = {entry.key: entry for entry in entries}
+    unknown = [key for key in wanted if key not in by_key]
+    if unknown or not wanted:
+        raise DetectionError(
+            f"backbones.entries must be among the models of {directory} ({', '.join(by_key)}), but "
+            f"{', '.join(unknown) or 'none'} {'are' if len(unknown) > 1 else 'is'} asked for"
+        )
+    untrained = [key for key in wanted if not _seeds(directory, key)]
+    if untrained:
+        raise DetectionError(
+            f"the models of {directory} must be trained, but {len(untrained)} have no slim.pt "
+            f"({', '.join(untrained)}); finish the run first, with the same `cafenet run` command"
+        )
+    model = config.model or str(recipe["model"]["name"])
+    options = {**recipe["model"]["options"], **config.options}
+    backbones = [Backbone(_label(by_key[key]), _of_entry(directory, key, model, options)) for key in wanted]
+    return backbones, str(recipe.get("description") or directory.name)
+
+
+def _label(entry: Entry) -> str:
+    return f"{entry.method} {entry.budget}".strip()
+
+
+def _seeds(directory: Path, key: str) -> dict[int, Path]:
+    """The trained models of an entry, by seed."""
+    found = (directory / MODELS / key).glob(f"seed-*/{SLIM}")
+    return {int(path.parent.name.removeprefix("seed-")): path for path in sorted(found)}
+
+
+def _of_entry(directory: Path, key: str, model: str, options: dict[str, Any]) -> Callable[[int], nn.Module]:
+    def build(seed: int) -> nn.Module:
+        paths = _seeds(directory, key)
+        return load(paths.get(seed, paths[min(paths)]), load_model(model, **options))
+
+    return build
+
+
+def _of_file(file: BackboneFile) -> Callable[[int], nn.Module]:
+    def build(seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = load_model(file.model, **file.options)
+        return model if file.weights is None else load(file.weights, model)
+
+    return build
+
+
+def _as_it_is(model: nn.Module) -> Callable[[int], nn.Module]:
+    return lambda seed: model

@@ -1,0 +1,67 @@
+"""Sample images for the report: small copies in the run directory, and boxes drawn on them."""
+
+import base64
+import io
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from cafenet.common.files import write_json
+from cafenet.common.run_files import SAMPLE_IMAGES, SAMPLES, read_what_is_left
+from cafenet.detection.dataset import CocoData
+from cafenet.report.figure_style import colour
+
+_MOST_PIXELS = 320
+"""Of the longer side: four samples of four detectors are a page of some hundred kilobytes."""
+
+
+def write_samples(data: CocoData, num_samples: int, directory: Path, data_digest: str) -> None:
+    """Copy images, spread evenly over the data, with their boxes: `samples.json` and `samples/*.jpg`.
+
+    They are copied once; again if the file is damaged, or of other data.
+    """
+    identity = {"data": data_digest, "num_samples": num_samples}
+    found = read_what_is_left(SAMPLES, directory, [])
+    if found is not None and found.get("identity") == identity:
+        return
+    library = import_module("PIL.Image")
+    step = max(1, len(data) // max(1, num_samples))
+    entries = []
+    for picture in data.pictures[::step][:num_samples]:
+        path = directory / SAMPLE_IMAGES / f"{picture.id}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with library.open(picture.path) as image:
+            small = image.convert("RGB")
+            small.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
+            small.save(path, quality=80)
+        entries.append(
+            {
+                "image_id": picture.id,
+                "width": picture.width,
+                "boxes": [[*box.corners, box.label] for box in picture.boxes if not box.is_crowd],
+            }
+        )
+    categories = [number for number, _ in data.categories]
+    content = {"identity": identity, "classes": list(data.classes), "categories": categories, "images": entries}
+    write_json(directory / SAMPLES.name, content)
+
+
+def drawn(path: Path, original_width: int, boxes: Sequence[Sequence[Any]]) -> str:
+    """The image as a data URL, with boxes (x1, y1, x2, y2, label) in the colours of their classes."""
+    library, draw = import_module("PIL.Image"), import_module("PIL.ImageDraw")
+    with library.open(path) as image:
+        picture = image.convert("RGB")
+    factor = picture.width / original_width
+    pen = draw.Draw(picture)
+    for left, top, right, bottom, label in boxes:
+        corners = [value * factor for value in (left, top, max(left, right), max(top, bottom))]
+        pen.rectangle(corners, outline=class_colour(label), width=2)
+    buffer = io.BytesIO()
+    picture.save(buffer, format="JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def class_colour(label: int) -> str:
+    """The colour of a class, counted from 1."""
+    return colour(label - 1)

@@ -1,0 +1,238 @@
+"""Running the user's model without changing it: unwrapping, modes, meta tensors, example inputs."""
+
+import copy
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils._pytree import tree_flatten, tree_map
+
+from cafenet.errors import CafeNetError, TraceError
+from cafenet.modules.snapshot import unchanged
+
+Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
+"""For each tensor's name, the module dictionaries and keys under which it hangs."""
+
+RECORD = "_cafenet_record"
+"""The attribute under which a slim model holds its SlimRecord (see `extract`)."""
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own module inside DataParallel, DDP or torch.compile; scripted and sharded ones are refused."""
+    if not isinstance(model, nn.Module):
+        raise TraceError(f"model must be an nn.Module, but got {type(model).__name__}")
+    while True:
+        if isinstance(model, torch.jit.ScriptModule):
+            raise TraceError("a ScriptModule cannot be traced, its sizes are compiled in; pass the original nn.Module")
+        if type(model).__name__ in ("FullyShardedDataParallel", "FSDPModule"):
+            raise TraceError("a module sharded by FSDP cannot be traced; trace it before wrapping it")
+        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            model = model.module
+        elif type(model).__name__ == "OptimizedModule":  # by name, as importing torch._dynamo takes a second
+            model = getattr(model, "_orig_mod")  # noqa: B009 - not known to the type checker
+        else:
+            break
+    scripted = [name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
+    if scripted:
+        raise TraceError(f"a model with a ScriptModule inside cannot be traced, but {scripted[0]!r} is one")
+    return model
+
+
+def expect_values(model: nn.Module, error: type[CafeNetError]) -> None:
+    """A model that is run on real data must hold numbers."""
+    hollow = next((name for name, tensor in named_tensors(model).items() if tensor.is_meta), None)
+    if hollow is not None:
+        raise error(
+            f"the model must hold values, but its {hollow} is on the meta device; build it on the CPU, or load its "
+            "weights first"
+        )
+
+
+def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs as positional and keyword arguments: a tensor, a tuple (or list) of them, or a dict by name."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    if isinstance(example_inputs, Tensor):
+        args, kwargs = (example_inputs,), {}
+    elif isinstance(example_inputs, Mapping):
+        args, kwargs = (), {str(key): value for key, value in example_inputs.items()}
+    elif isinstance(example_inputs, (tuple, list)):
+        args, kwargs = tuple(example_inputs), {}
+    else:
+        raise TraceError(
+            "example_inputs must be a tensor, a tuple of positional arguments or a dict of keyword arguments, "
+            f"but got {type(example_inputs).__name__}"
+        )
+    if not any(isinstance(leaf, Tensor) for leaf in tree_flatten((args, kwargs))[0]):
+        raise TraceError(f"example_inputs must hold at least one tensor, but got {example_inputs!r}")
+    return args, kwargs
+
+
+def copy_of(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
+    """A deep copy, also of a model that keeps a result of its forward or of a hook, which deepcopy refuses."""
+    memo = {} if memo is None else memo
+    for module in model.modules():
+        for tensor in tensors_of(vars(module)):
+            if not tensor.is_leaf:
+                memo.setdefault(id(tensor), tensor.detach().clone())
+    copied = copy.deepcopy(model, memo)
+    if hasattr(model, RECORD):  # a torch.fx.GraphModule copies only what its graph names
+        setattr(copied, RECORD, getattr(model, RECORD))
+    return copied
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers by name, tied ones once."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def unsaved_buffers(model: nn.Module) -> set[str]:
+    """Names of buffers that a state dict leaves out (`persistent=False`), whether they are there already or not."""
+    return {
+        f"{path}.{name}" if path else name
+        for path, module in model.named_modules()
+        for name in module._non_persistent_buffers_set
+    }
+
+
+def to_meta(tree: Any) -> Any:
+    """Tensors without values, of the same shape, strides and type."""
+    return tree_map(lambda leaf: _meta_like(leaf) if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def _meta_like(tensor: Tensor) -> Tensor:
+    if tensor.layout is not torch.strided:
+        return torch.empty_like(tensor, device="meta")
+    # Thirty times faster than empty_like, which is a Python function for meta tensors.
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def without_trace(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors ready to be run with: detached parameters (no copy), buffers as clones that may be written to."""
+    parameters = {name for name, _ in model.named_parameters()}
+    return {name: t.detach() if name in parameters else t.clone() for name, t in tensors.items()}
+
+
+def copied(tree: Any) -> Any:
+    """The same inputs in memory of their own, for a model that may write into them."""
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def tensors_of(output: Any) -> Iterator[Tensor]:
+    """All tensors in what a model returns, also inside objects of the user's own classes."""
+    return (tensor for _, tensor in tensors_by_path(output))
+
+
+def tensors_by_path(output: Any) -> Iterator[tuple[str, Tensor]]:
+    """The same with the way to each of them: `logits`, `0`, `hidden_states.1`, or '' for the output itself."""
+    stack: list[tuple[str, Any]] = [("", output)]
+    met: dict[int, Any] = {}  # holds what was met: the id of a part made on the fly would be given to the next one
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, Tensor):
+            yield path, value
+        elif not isinstance(value, (str, bytes, type, nn.Module)) and id(value) not in met:
+            met[id(value)] = value
+            parts = [(f"{path}.{name}" if path else str(name), part) for name, part in _parts(value)]
+            stack += reversed(parts)
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(enumerate(value))
+    slots = {name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())}
+    return [*((name, getattr(value, name, None)) for name in sorted(slots)), *getattr(value, "__dict__", {}).items()]
+
+
+def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
+    with unchanged(model, outside=True), as_written():
+        return run_with(model, dict(tensors), args, kwargs)
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Run the ops that a model's code names: nothing compiled, and attention as products, not in fused kernels.
+
+    The fast path of `nn.MultiheadAttention` hides the products of a whole layer in one op, and makes nested tensors,
+    which have no sizes, of padding. Which kernel `scaled_dot_product_attention` takes depends on device and type.
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with _uncompiled(), sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Run compiled parts of a model as they were written.
+
+    An attempt to compile under a dispatch mode fails, and torch.compile never tries that code again.
+    """
+    if "torch._dynamo" not in sys.modules or not hasattr(torch.compiler, "set_stance"):  # new in PyTorch 2.6
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def tensor_places(model: nn.Module) -> Places:
+    """Where each tensor of `named_tensors` hangs in the model; a tied one hangs in several places."""
+    names = {id(tensor): name for name, tensor in named_tensors(model).items()}
+    places: Places = {name: [] for name in names.values()}
+    for module in model.modules():
+        for held in (module._parameters, module._buffers):
+            for key, tensor in held.items():
+                if tensor is not None:
+                    places[names[id(tensor)]].append((held, key))
+    return places
+
+
+def run_with(
+    model: nn.Module,
+    tensors: dict[str, Tensor],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    places: Places | None = None,
+) -> Any:
+    """Run the model's own forward on other tensors, named as in `named_tensors`; the model keeps its own.
+
+    Buffers that the forward assigns anew are put into `tensors`. This is what functional_call does, without two of its
+    faults in PyTorch 2.13: it leaves foreign tensors in a module that has two names, and looking for tied tensors takes
+    it longer than a small network's forward.
+    """
+    places = tensor_places(model) if places is None else places
+    used = [(held, key, name) for name in tensors for held, key in places[name]]
+    before = [held[key] for held, key, _ in used]
+    try:
+        for held, key, name in used:
+            held[key] = tensors[name]
+        output = model(*args, **(kwargs or {}))
+        for held, key, name in used:
+            if held[key] is not None:
+                tensors[name] = held[key]
+    finally:
+        for (held, key, _), tensor in zip(used, before, strict=True):
+            held[key] = tensor
+    return output
+
+
+@contextmanager
+def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """Switch all modules to train or eval, and each one back to what it was; dropout stays off, it has no channels."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in before:
+            module.training = training and not isinstance(module, _DropoutNd)
+        yield
+    finally:
+        for module, mode in before:
+            module.training = mode

@@ -1,0 +1,63 @@
+"""Which parts of what a model returns matter: these keep their sizes, and are what slim models are compared by."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from torch import Tensor
+
+from cafenet.errors import TraceError
+from cafenet.modules.calling import tensors_by_path
+
+
+def output_paths(outputs: Any) -> tuple[str, ...]:
+    """The user's choice of outputs as paths; none stands for all of them.
+
+    outputs: a name or index such as `"logits"`, `0` or `"hidden_states.1"`, or several of them.
+    """
+    several = outputs if isinstance(outputs, Sequence) and not isinstance(outputs, str) else [outputs]
+    if outputs is None:
+        return ()
+    if not several or any(isinstance(each, bool) or not isinstance(each, (str, int)) or each == "" for each in several):
+        raise TraceError(
+            "outputs must be a name or an index in what the model returns, such as 'logits', 0 or 'features.1', or "
+            f"several of them, but got {outputs!r}"
+        )
+    return tuple(map(str, several))
+
+
+def chosen_outputs(output: Any, paths: Sequence[str]) -> list[tuple[str, Tensor]]:
+    """The tensors of an output that lie at or under one of the paths, with their own; all if there are no paths."""
+    found = list(tensors_by_path(output))
+    if not paths:
+        return found
+    missing = _missing(found, paths)
+    if missing:
+        names = [each for each, _ in found]
+        near = get_close_matches(missing[0], names, n=3, cutoff=0.5)
+        shown = f"returns {', '.join(names[:10])}" if names != [""] else "returns one tensor, which needs no name"
+        raise TraceError(
+            f"outputs must name what the model returns, but {missing[0]!r} is no part of it; it {shown}"
+            + (f"; did you mean {', '.join(near)}?" if near else "")
+        )
+    return [(each, tensor) for each, tensor in found if any(_lies_under(each, path) for path in paths)]
+
+
+def has_outputs(output: Any, paths: Sequence[str]) -> bool:
+    """Whether an output has a tensor at or under each of the paths."""
+    return not _missing(list(tensors_by_path(output)), paths)
+
+
+def _missing(found: Sequence[tuple[str, Tensor]], paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if not any(_lies_under(each, path) for each, _ in found)]
+
+
+def _lies_under(path: str, around: str) -> bool:
+    return path == around or path.startswith(f"{around}.")
+
+
+def output_reason(path: str, is_choice: bool) -> str:
+    """Why the channels of an output are kept, and, where there are others beside it, what to do about it."""
+    if not is_choice:
+        return "is an output of the model"
+    return f"is an output of the model ({path}); pass outputs= with those that matter to let the others vary"

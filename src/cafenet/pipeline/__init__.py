@@ -1,0 +1,1 @@
+"""The whole search: stages, and `cafenet.search` in one call."""

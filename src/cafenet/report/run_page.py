@@ -1,0 +1,146 @@
+"""The page of a run: everything it knows, the verdict first."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+from cafenet.common.files import write_text
+from cafenet.common.run_files import REPORT
+from cafenet.report.figure_style import duration
+from cafenet.report.figures import all_figures, points
+from cafenet.report.html import data, document, figure_part, row, table, text
+from cafenet.report.run_records import RunRecord, read_run
+from cafenet.runs.results import Row, claims, count
+
+TITLES = {
+    "widths": ("Width kept per layer group", "Layers whose channels are decided together are one group, named after "
+               "the first of them. Pale bars are the full width."),
+    "accuracy-flops": ("Accuracy against FLOPs", "Every width that was scored in full; point at a dot to see it."),
+    "progress": ("Search progress", "Dots are scores, lines the best so far (trend takes the best of a fit "
+                 "instead). Dropped widths show their estimate."),
+    "histogram": ("Scores of all widths", "The further right, the better the widths that a search looks at."),
+    "training": ("Supernet training", "The loss of whatever width was sampled, so it is noisy; the line is "
+                 "smoothed. Epochs of the full network before it are not shown."),
+    "bins": ("Bins", "Channels are added and dropped in bins; cheap channels go in larger ones."),
+    "time": ("Time spent", "Summed over all starts of this run."),
+    "attributes": ("Attributes against Uniform", "Points of test accuracy, attribute by attribute."),
+}  # fmt: skip
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` into a run directory and return its path."""
+    path = directory / REPORT
+    write_text(path, report_html(read_run(directory)))
+    return path
+
+
+def report_html(run: RunRecord) -> str:
+    """The page of a run."""
+    parts = [
+        f"<h1>{text(run.recipe.get('description') or run.name)}</h1>",
+        _verdict(run),
+        *(f'<p class="missing">Damaged: {text(line)}.</p>' for line in run.problems),
+        *(f'<p class="missing">Not there yet: {text(line)}.</p>' for line in run.missing()),
+        _table(run),
+        _widths(run),
+        *(figure_part(name, *TITLES[name], figure) for name, figure in all_figures(run).items()),
+        *(data(name, block) for name, block in points(run).items()),
+        _frozen(run),
+        _recipe(run),
+    ]
+    return document(f"CafeNet: {run.name}", parts)
+
+
+def rows_of(run: RunRecord) -> list[Row]:
+    """The rows of a run's table, none where there is none yet."""
+    return [Row(**{**row, "accuracies": tuple(row["accuracies"])}) for row in (run.results or {}).get("rows", [])]
+
+
+def _verdict(run: RunRecord) -> str:
+    rows = rows_of(run)
+    own = [each for each in rows if each.method.startswith("CafeNet")]
+    original = next((each for each in rows if not each.budget), None)
+    lines = []
+    for each in own:
+        kept = f"{each.flops:,} FLOPs, {each.params:,} parameters, {each.latency_ms:.2f} ms"
+        before = f" (before: {original.flops:,}, {original.params:,}, {original.latency_ms:.2f} ms)" if original else ""
+        lines.append(
+            f"<b>{text(each.method)} at {text(each.budget)}: {each.accuracy}</b> on the test set; {kept}{before}."
+        )
+    lines += [text(line) + "." for line in claims(rows)]
+    if run.is_call:
+        lines += [
+            f"<b>{text(entry['method'])} at {text(entry['budget'])}</b> scores {entry['search_score']:.4f} on the "
+            "validation data in the supernet."
+            for entry in run.entries
+        ]
+    return f'<div class="verdict">{"<br>".join(lines)}</div>' if lines else ""
+
+
+def _table(run: RunRecord) -> str:
+    rows = rows_of(run)
+    if not rows:
+        return ""
+    body = [
+        row(
+            (
+                each.method,
+                each.budget or "-",
+                count(each.flops),
+                count(each.params),
+                f"{each.latency_ms:.2f} ms",
+                each.accuracy,
+            ),
+            "own" if each.method.startswith("CafeNet") else "",
+        )
+        for each in rows
+    ]
+    for each in (run.results or {}).get("reference", []):
+        published = [f"{each['method']} (published)", each["budget"] or "-", each["flops"], each["params"], ""]
+        body.append(row([*published, each["accuracy"]], "published"))
+    num_seeds = len(rows[0].accuracies)
+    note = f"Test accuracy after the last epoch, {num_seeds} seed{'s' if num_seeds > 1 else ''}"
+    note += " (mean ± standard deviation)." if num_seeds > 1 else "; one seed is no evidence of a difference."
+    head = ("method", "budget", "FLOPs", "params", "latency", "accuracy")
+    return f"<h2>Results</h2>{table(head, body)}<p>{note}</p>"
+
+
+def _widths(run: RunRecord) -> str:
+    """The widths of every row, group by group, to read and to copy."""
+    rows = [each for each in rows_of(run) if each.budget]
+    if not rows or run.space is None:
+        return ""
+    head = ["width group", "full", *(f"{each.method} {each.budget}" for each in rows)]
+    body = [
+        row([group["name"], group["channels"], *(each.widths[group["name"]] for each in rows)])
+        for group in run.space["groups"]
+    ]
+    return f'<details id="widths"><summary>All widths</summary>{table(head, body)}</details>'
+
+
+def _frozen(run: RunRecord) -> str:
+    frozen = (run.space or {}).get("frozen", [])
+    if not frozen:
+        return ""
+    rows = [row([each["name"], each["channels"], each["reason"]], texts=(2,)) for each in frozen]
+    return f"<h2>What was frozen, and why</h2>{table(('layer', 'channels', 'reason'), rows)}"
+
+
+def _recipe(run: RunRecord) -> str:
+    manifest = run.manifest
+    facts = {
+        key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware", "seconds")
+    }
+    total = sum((manifest.get("seconds") or {}).values())
+    if run.is_call:
+        settings = text(yaml.safe_dump(run.recipe.get("search", {}), sort_keys=False))
+        return f"<h2>Settings of cafenet.search</h2><details><summary>all</summary><pre>{settings}</pre></details>"
+    command = f"cafenet run recipe.yaml --output {run.name}"
+    recipe = text(yaml.safe_dump(run.recipe, sort_keys=False))
+    return (
+        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml; this run took {duration(total)} in all.</p>"
+        f"<pre>{text(command)}</pre><details><summary>recipe.yaml</summary><pre>{recipe}</pre></details>"
+        f"<details><summary>versions, hardware, times</summary><pre>{text(json.dumps(facts, indent=1))}</pre>"
+        "</details>"
+    )

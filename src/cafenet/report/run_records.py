@@ -1,0 +1,205 @@
+"""What lies in a run directory, read for people to look at; whatever is missing is said, not an error."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from cafenet.common.run_files import (
+    DETECTION_RESULTS,
+    ENTRIES,
+    JOURNAL,
+    LOG,
+    MANIFEST,
+    RECIPE,
+    RESULTS,
+    SEARCH,
+    SPACE,
+    read_log,
+    read_what_is_left,
+)
+from cafenet.errors import RecipeError, RunFileError, StoreError
+from cafenet.searching.store.journal_file import open_storage
+from cafenet.supernet.train import FULL_NETWORK
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One scored width."""
+
+    widths: dict[str, int]
+    value: float
+    costs: dict[str, float]
+    search: str
+    label: str
+    is_complete: bool
+    is_exact: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """One supernet: its training log and its scored widths."""
+
+    name: str
+    log: list[dict[str, Any]]
+    trials: list[TrialRecord]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as far as it got."""
+
+    path: Path
+    recipe: dict[str, Any]
+    manifest: dict[str, Any]
+    space: dict[str, Any] | None
+    entries: list[dict[str, Any]]
+    results: dict[str, Any] | None
+    studies: list[StudyRecord] = field(default_factory=list)
+    title: str = ""
+    problems: tuple[str, ...] = ()
+    """One sentence for each file that is damaged; what it holds is left out."""
+
+    @property
+    def name(self) -> str:
+        """The title, or the directory's name."""
+        return self.title or self.path.resolve().name
+
+    @property
+    def is_call(self) -> bool:
+        """Whether `cafenet.search` made it, which has no test data and no baselines."""
+        return bool(self.recipe.get("called"))
+
+    @property
+    def is_detection(self) -> bool:
+        """Whether `cafenet detect` made it."""
+        return "detector" in self.recipe or "detectors" in (self.results or {})
+
+    def missing(self) -> list[str]:
+        """What the run has not come to, in words."""
+        found = []
+        stopped = self.manifest.get("stopped")
+        if stopped:
+            found.append(f"the step {stopped['step']} ended with: {stopped['reason']}")
+        if not any(study.log for study in self.studies):
+            found.append("no supernet has been trained yet")
+        if not any(study.trials for study in self.studies):
+            found.append("no width has been scored yet")
+        if not self.entries and not self._is_damaged(ENTRIES.name):
+            found.append("the search has not finished")
+        if self.results is None and not self.is_call and not self._is_damaged(RESULTS.name):
+            found.append("the final models are not all trained, so there is no table")
+        return found
+
+    def _is_damaged(self, name: str) -> bool:
+        return any(f"{name} must hold" in problem for problem in self.problems)
+
+
+def study_places(path: Path) -> list[Path]:
+    """The directories of a run's supernets: `supernet*` of `cafenet run`, `stage-*` of `cafenet.search`."""
+    return sorted(
+        {
+            file.parent
+            for name in (LOG, JOURNAL)
+            for pattern in ("supernet*/**", "stage-*")
+            for file in path.glob(f"{pattern}/{name}")
+            if file.parent.name != FULL_NETWORK
+        }
+    )
+
+
+def read_run(path: Path) -> RunRecord:
+    """Read the directory of `cafenet run` or `cafenet.search`, as far as its files are whole; only one without any of
+    either's is an error."""
+    if not any((path / file.name).is_file() for file in (RECIPE, SEARCH, MANIFEST, ENTRIES, RESULTS)):
+        raise RecipeError(
+            f"{path} must be a run directory, but has no {RECIPE.name} of `cafenet run` and no {SEARCH.name} of "
+            "`cafenet.search`"
+        )
+    problems: list[str] = []
+    recipe = _recipe(path, problems)
+    if problems and not any((path / file.name).is_file() for file in (MANIFEST, ENTRIES, RESULTS, SPACE)):
+        raise RunFileError(problems[0])  # nothing is left, or it is no run at all
+    return RunRecord(
+        path=path,
+        recipe=recipe,
+        manifest=read_what_is_left(MANIFEST, path, problems) or {},
+        space=read_what_is_left(SPACE, path, problems),
+        entries=read_what_is_left(ENTRIES, path, problems) or [],
+        results=_results(path, recipe, problems),
+        studies=[
+            StudyRecord(
+                str(place.relative_to(path)), read_log(place / LOG, ("epoch", "loss")), _trials(place, problems)
+            )
+            for place in study_places(path)
+        ],
+        problems=tuple(problems),
+    )
+
+
+def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
+    recipe: dict[str, Any] | None = read_what_is_left(RECIPE, path, problems)
+    if recipe is not None or (path / RECIPE.name).exists():
+        return recipe or {}
+    called = read_what_is_left(SEARCH, path, problems)
+    if called is None:
+        if not problems:
+            problems.append(f"{path / RECIPE.name} is not there; {RECIPE.remedy}")
+        return {"called": True} if (path / SEARCH.name).exists() else {}
+    settings = dict(called["settings"])
+    return {
+        "description": called["description"],
+        "supernet": settings["supernet"],
+        "train": settings["training"],
+        "stages": settings.pop("stages", {}),
+        "search": {"budget": called["budget"], "metric": called["metric"], **settings},
+        "called": True,
+    }
+
+
+def _results(path: Path, recipe: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
+    """The table of a run or, if that is what the directory holds, of a detection run."""
+    of_detection: list[str] = []
+    found: dict[str, Any] | None = read_what_is_left(DETECTION_RESULTS, path, of_detection)
+    if found is None and "detector" in recipe:
+        problems += of_detection
+    elif found is None:
+        found = read_what_is_left(RESULTS, path, problems)
+    return found
+
+
+def _trials(place: Path, problems: list[str]) -> list[TrialRecord]:
+    try:
+        return read_trials(place / JOURNAL)
+    except StoreError as error:
+        problems.append(str(error))
+        return []
+
+
+def read_trials(journal: Path) -> list[TrialRecord]:
+    """The finished trials of a study, the oldest first."""
+    if not journal.is_file():
+        return []
+    storage = open_storage(journal, is_read_only=True)
+    states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+    found = []
+    for study in storage.get_all_studies():
+        for trial in storage.get_all_trials(study._study_id, deepcopy=False, states=states):
+            score = trial.user_attrs.get("score")
+            if score is None or trial.value is None:
+                continue
+            found.append(
+                TrialRecord(
+                    widths={name: int(width) for name, width in trial.params.items()},
+                    value=float(trial.value),
+                    costs=score["costs"],
+                    search=score["search"],
+                    label=score["label"],
+                    is_complete=trial.state == optuna.trial.TrialState.COMPLETE,
+                    is_exact=score["is_exact"],
+                    seconds=score["seconds"],
+                )
+            )
+    return found

@@ -1,0 +1,121 @@
+"""Final models: every entry trained alike, for every seed, evaluated once on the test set, saved."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from cafenet.common.run_files import EVALUATION, SLIM, SUPERNET_CHECKPOINT, model_place
+from cafenet.errors import RecipeError, RunFileError, SlimFileError
+from cafenet.runs.identity import begin_training, digest_of_file, keep_evaluation, kept_evaluation
+from cafenet.runs.methods import Entry
+from cafenet.runs.recipe_files import as_document
+from cafenet.runs.workload import Workload
+from cafenet.scoring.evaluation import evaluate
+from cafenet.space.slim_file import load, save
+from cafenet.supernet.plain_training import train_model
+from cafenet.supernet.trainer import restore_constants
+from cafenet.training.checkpoint import load_checkpoint, restoring
+from cafenet.training.loop import WITHOUT_EFFECT
+
+_ORIGINAL = Entry("Original", "", None)
+
+
+def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) -> dict[str, Any]:
+    """Train (or continue) one entry with one seed; returns its evaluation on the test set."""
+    place = model_place(directory, entry.key, seed)
+    identity = _identity(workload, entry, seed, directory)
+    tested = {**identity, "test_data": workload.data_digests["test"]}
+    found = kept_evaluation(EVALUATION, place, place / SLIM, tested)
+    if found is not None:
+        return found
+    begin_training(place, identity)
+    config = replace(workload.recipe.retrain.train, seed=seed)
+    teacher = _teacher(workload, entry, seed, directory)
+    trained = train_model(
+        start_of(workload, entry, seed),
+        workload.example,
+        workload.loader(workload.whole_train, augmented_batch=config.batch_size),
+        config,
+        loss=workload.recipe.loss,
+        teacher=teacher,
+        distill=None if teacher is None else workload.recipe.retrain.distill,
+        directory=place,
+        quiet=workload.quiet,
+        title=f"{entry.method} {entry.budget} seed {seed}".replace("  ", " "),
+    )
+    save(trained, place / SLIM)
+    result = evaluate(trained, workload.loader(workload.test), loss=workload.recipe.loss)
+    keep_evaluation(EVALUATION, place, place / SLIM, tested, result)
+    return result
+
+
+def _identity(workload: Workload, entry: Entry, seed: int, directory: Path) -> dict[str, Any]:
+    """What the training of an entry depends on."""
+    recipe = workload.recipe
+    options = as_document(recipe.retrain)
+    del options["seeds"]
+    for name in ("seed", *WITHOUT_EFFECT):
+        options["train"].pop(name, None)
+    begins_with: dict[str, Any] = {}
+    if recipe.retrain.start == "supernet" and entry.supernet is not None:
+        begins_with["supernet"] = digest_of_file(entry.supernet / SUPERNET_CHECKPOINT)
+    if recipe.retrain.teacher == "original" and entry.channels is not None:
+        begins_with["teacher"] = digest_of_file(_of_original(directory, seed))
+    return {
+        "model": as_document(recipe.model),
+        "loss": recipe.loss,
+        "retrain": options,
+        "augmentation": as_document(recipe.data.augmentation),
+        "seed": seed,
+        "channels": entry.channels,
+        "train_data": workload.data_digests["train"],
+        **begins_with,
+    }
+
+
+def start_of(workload: Workload, entry: Entry, seed: int) -> nn.Module:
+    """The untrained model of an entry: fresh weights of that seed, or the supernet's where the recipe says so."""
+    weights = workload.build(seed)
+    if workload.recipe.retrain.start == "supernet" and entry.supernet is not None:
+        path = entry.supernet / SUPERNET_CHECKPOINT
+        content = load_checkpoint(path)
+        with restoring(path):
+            weights.load_state_dict(content["model"])
+            restore_constants(weights, content)
+    return (
+        workload.space.extract(channels=entry.channels, model=weights) if entry.channels else _whole(workload, weights)
+    )
+
+
+def load_final(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn.Module:
+    """A final model that was trained before."""
+    path = model_place(directory, entry.key, seed) / SLIM
+    try:
+        return load(path, workload.model)
+    except SlimFileError as error:
+        raise RunFileError(f"{error}; remove it, and `cafenet run` writes it anew from the checkpoint") from error
+
+
+def _whole(workload: Workload, weights: nn.Module) -> nn.Module:
+    return workload.space.extract(model=weights)
+
+
+def _teacher(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn.Module | None:
+    """The recipe's teacher; the original network has none, since it is what may be the teacher."""
+    name = workload.recipe.retrain.teacher
+    if name is None or entry.channels is None:
+        return None
+    if name != "original":
+        return workload.teacher()
+    _of_original(directory, seed)
+    return load_final(workload, _ORIGINAL, seed, directory)
+
+
+def _of_original(directory: Path, seed: int) -> Path:
+    """The file of the trained original network."""
+    path = model_place(directory, _ORIGINAL.key, seed) / SLIM
+    if not path.exists():
+        raise RecipeError("retrain.teacher original needs baselines.original true, but it is false")
+    return path

@@ -1,0 +1,123 @@
+"""Algorithm 1 of the paper from start to end, in steps that can each be stopped and continued."""
+
+import logging
+from pathlib import Path
+from typing import Literal
+
+from cafenet.common.files import copy_directory, write_json
+from cafenet.common.run_files import RESULTS, SPACE
+from cafenet.modules.calling import RECORD
+from cafenet.pipeline.stages import train_stage
+from cafenet.runs.directory import RunDirectory
+from cafenet.runs.final_models import final_model, load_final
+from cafenet.runs.methods import Entry, baseline_entries, searched_entries, write_entries
+from cafenet.runs.recipe import Recipe
+from cafenet.runs.results import Row, as_document
+from cafenet.runs.workload import Workload
+from cafenet.searching.latency.measure import measure_latency
+from cafenet.space.description import describe_space
+from cafenet.space.extraction import SlimRecord
+from cafenet.supernet.build import build_bins
+from cafenet.supernet.train import FULL_NETWORK
+from cafenet.training.process_group import processes
+
+Step = Literal["train", "search", "retrain", "evaluate"]
+
+_log = logging.getLogger(__name__)
+
+
+def run_recipe(
+    recipe: Recipe, directory: Path, *, until: Step = "evaluate", quiet: bool = False, command: list[str] | None = None
+) -> list[Row]:
+    """Run a recipe in a directory, up to a step; what is done already is not done again.
+
+    Everything that can be wrong is checked before the first long step. The rows are empty before `evaluate`.
+    """
+    workload = Workload(recipe, directory, quiet=quiet)
+    workload.check()
+    place = RunDirectory(directory, recipe, command)
+    workload.keep_latencies()
+    bins = build_bins(workload.space, recipe.supernet)
+    attributes = workload.test.classes if workload.test.is_multi_label else None
+    write_json(directory / SPACE.name, describe_space(workload.space, bins, attributes))
+    _say_what(workload)
+    with place.timed("train"):
+        _train(workload, directory)
+    if until == "train":
+        return []
+    with place.timed("search"):
+        entries = [*baseline_entries(workload, directory), *searched_entries(workload, directory)]
+        write_entries(entries, directory)
+    for entry in entries:
+        _log.info("%s %s: score %s", entry.method, entry.budget or "-", entry.search_score)
+    if until == "search":
+        return []
+    with place.timed("retrain"):
+        for entry in entries:
+            for seed in recipe.retrain.seeds:
+                _log.info("final model %s %s, seed %d", entry.method, entry.budget or "-", seed)
+                final_model(workload, entry, seed, directory)
+    if until == "retrain":
+        return []
+    with place.timed("evaluate"):
+        rows = [_row(workload, entry, directory) for entry in entries]
+        write_json(directory / RESULTS.name, as_document(rows, recipe.reference))
+    place.finish()
+    return rows
+
+
+def _say_what(workload: Workload) -> None:
+    """What the run begins with, for --verbose."""
+    space, recipe = workload.space, workload.recipe
+    _log.info("%s: %d width groups, %s FLOPs", recipe.model.name, len(space.groups), f"{space.flops():,}")
+    _log.info(
+        "%s: %d training, %d validation, %d test examples",
+        recipe.data.source,
+        len(workload.train),
+        len(workload.validation),
+        len(workload.test),
+    )
+    for budget in workload.budgets:
+        _log.info("budget %s", budget.text)
+
+
+def _train(workload: Workload, directory: Path) -> None:
+    """The supernets of a single stage; those of several stages are trained as their searches need them."""
+    if workload.recipe.stages.num_stages > 1:
+        return
+    algorithm = workload.recipe.search.algorithms[0]
+    model, space, budgets = workload.model, workload.space, workload.budgets
+    train_stage(model, space, budgets, workload.job(algorithm), directory / "supernet")
+    if workload.has_fixed_baseline:
+        fixed = workload.job(algorithm, fixed=True)
+        _copy_once(directory / "supernet" / FULL_NETWORK, directory / "supernet-fixed" / FULL_NETWORK)
+        train_stage(model, space, budgets, fixed, directory / "supernet-fixed")
+
+
+def _copy_once(source: Path, target: Path) -> None:
+    """The full network that one supernet began with, for another that begins with the same."""
+    if processes().is_first and source.exists() and not target.exists():
+        copy_directory(source, target)
+
+
+def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
+    """What an entry costs, counted on the final model itself, and what it reached."""
+    recipe = workload.recipe
+    evaluations = [final_model(workload, entry, seed, directory) for seed in recipe.retrain.seeds]
+    model = load_final(workload, entry, recipe.retrain.seeds[0], directory)
+    record: SlimRecord = getattr(model, RECORD)
+    widths = {group.name: group.channels for group in workload.space.groups} | dict(record.widths)
+    attributes = [each["per_attribute"] for each in evaluations if "per_attribute" in each]
+    top5 = [each["top5"] for each in evaluations if "top5" in each]
+    return Row(
+        method=entry.method,
+        budget=entry.budget,
+        flops=int(workload.space.flops(widths)),
+        params=int(workload.space.params(widths)),
+        latency_ms=measure_latency(model, workload.example, recipe.search.latency),
+        accuracies=tuple(each["accuracy"] for each in evaluations),
+        search_score=entry.search_score,
+        widths=widths,
+        per_attribute=tuple(sum(column) / len(column) for column in zip(*attributes, strict=True)) or None,
+        top5=sum(top5) / len(top5) if top5 else None,
+    )

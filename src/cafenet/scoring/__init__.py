@@ -1,0 +1,1 @@
+"""How good a width or a model is: metrics, recalibrated statistics, scores."""

@@ -1,0 +1,205 @@
+"""Examples held in memory, decoded once: what recalibration and scoring run through again and again."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SubsetRandomSampler,
+    default_collate,
+)
+
+from cafenet.common.interrupts import worker_start
+from cafenet.common.user_code import items_of
+from cafenet.errors import ScoringError
+from cafenet.modules.batches import Batch, has_rows, is_texts, part_of
+from cafenet.space.bins import IntArray
+from cafenet.training.batch_feed import SeededBatches, is_map_style, takes_all
+
+Data: TypeAlias = Dataset[Any] | DataLoader[Any] | Iterable[Batch]
+"""A data set, a loader, or batches: pairs of inputs and targets."""
+
+MOST_BYTES = 8 * 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """All examples as one batch, with parts of it cut as needed."""
+
+    batch: Batch
+    size: int
+
+    def batches(self, start: int, stop: int, batch_size: int) -> Iterator[Batch]:
+        """The examples start .. stop in batches of at most that size, as even as they can be: 10 in 4s is 4, 3, 3."""
+        num_batches = max(1, math.ceil((stop - start) / batch_size))
+        edges = np.linspace(start, stop, num_batches + 1).round().astype(int).tolist()
+        for first, last in pairwise(edges):
+            yield part_of(self.batch, first, last)
+
+    def digest(self) -> str:
+        """A short name for the content, which does not depend on the order of the examples."""
+        return hashlib.blake2b(b"".join(sorted(_keys(self.batch, self.size))), digest_size=8).hexdigest()
+
+
+def hold_examples(
+    data: Data,
+    name: str,
+    *,
+    batch_size: int = 256,
+    num_examples: int | None = None,
+    device: torch.device | None = None,
+    memory_format: torch.memory_format = torch.contiguous_format,
+) -> Examples:
+    """Read data once into memory; at most `num_examples` of it.
+
+    Of a data set (or a loader of one) these are a fixed random sample, the same in every run, augmentations included;
+    of a list of batches, the first ones.
+    """
+    batches, size, num_bytes = [], 0, 0
+    for batch in items_of(_batches(data, batch_size, num_examples), f"the {name}", "reading it into memory"):
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise ScoringError(f"{name} must give pairs (inputs, target), but gave {type(batch).__name__}")
+        batches.append((batch[0], batch[1]))
+        leaves = [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor) and leaf.ndim]
+        size += int(leaves[0].shape[0]) if leaves else 0
+        num_bytes += sum(leaf.numel() * leaf.element_size() for leaf in leaves)
+        if num_bytes > MOST_BYTES:
+            raise ScoringError(
+                f"{name} must fit into {MOST_BYTES / 2**30:.0f} GiB of memory, but {size} examples do not; pass fewer"
+            )
+        if num_examples is not None and size >= num_examples:
+            break
+    if size == 0:
+        raise ScoringError(f"{name} must hold at least one example, but is empty")
+    kept = size if num_examples is None else min(size, num_examples)
+    whole = part_of(_joined(batches), 0, kept)
+    return Examples(_placed(whole, device, memory_format), kept)
+
+
+def in_content_order(examples: Examples) -> Examples:
+    """The same examples in an order that only their content decides, and that looks random.
+
+    So a part of them is a fair sample however the user sorted them, by class for instance.
+    """
+    order = torch.from_numpy(np.argsort(np.array(_keys(examples.batch, examples.size)), kind="stable"))
+    leaves, spec = tree_flatten(examples.batch, is_leaf=is_texts)
+    sorted_leaves = [_rows(leaf, order) if has_rows(leaf, examples.size) else leaf for leaf in leaves]
+    return Examples(tree_unflatten(sorted_leaves, spec), examples.size)
+
+
+def _batches(data: Data, batch_size: int, num_examples: int | None) -> Iterable[Any]:
+    if isinstance(data, DataLoader):
+        if isinstance(data.dataset, IterableDataset) or data.batch_sampler is None:
+            return data
+        order, collate, num_workers = _taken(data), data.collate_fn, data.num_workers
+        return _read(data.dataset, order, batch_size, num_examples, collate, num_workers)
+    if isinstance(data, IterableDataset):
+        return DataLoader(data, batch_size)
+    if is_map_style(data):
+        return _read(cast("Dataset[Any]", data), np.arange(len(cast(Sized, data))), batch_size, num_examples)
+    if isinstance(data, Iterable):
+        return data
+    raise ScoringError(f"data must be a data set, a DataLoader or a list of batches, but got {type(data).__name__}")
+
+
+def _read(
+    dataset: Dataset[Any],
+    order: IntArray,
+    batch_size: int,
+    num_examples: int | None,
+    collate: Callable[[list[Any]], Any] = default_collate,
+    num_workers: int = 0,
+) -> Iterable[Any]:
+    """Batches of these examples, or of a fixed random sample of them."""
+    if num_examples is not None and num_examples < len(order):
+        order = order[np.random.default_rng(0).permutation(len(order))[:num_examples]]
+    return DataLoader(
+        SeededBatches(dataset, collate, seed=0, epoch=0),
+        batch_size=None,
+        sampler=[order[start : start + batch_size].tolist() for start in range(0, len(order), batch_size)],
+        num_workers=num_workers,
+        worker_init_fn=worker_start(),
+        generator=torch.Generator(),
+    )
+
+
+def _taken(loader: DataLoader[Any]) -> IntArray:
+    """The numbers of the examples that a loader reads; they must be the same ones each time."""
+    sampler = loader.sampler if type(loader.batch_sampler) is BatchSampler else loader.batch_sampler
+    if isinstance(sampler, SubsetRandomSampler):
+        return np.array(sampler.indices, dtype=np.int64)
+    size = len(cast(Sized, loader.dataset))
+    if not takes_all(sampler, size):
+        raise ScoringError(
+            f"a DataLoader must read the same examples each time, but has a {type(sampler).__name__}; pass the "
+            "examples that it stands for as a torch.utils.data.Subset"
+        )
+    return np.arange(size)
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    """What has a row an example is put one after the other; everything else is the first batch's."""
+    if len(batches) == 1:
+        return batches[0]
+    flat = [tree_flatten(batch, is_leaf=is_texts) for batch in batches]
+    sizes = [
+        next(int(leaf.shape[0]) for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim) for leaves, _ in flat
+    ]
+    joined = []
+    for column in zip(*(leaves for leaves, _ in flat), strict=True):
+        if not all(has_rows(leaf, size) for leaf, size in zip(column, sizes, strict=True)):
+            joined.append(column[0])
+        else:
+            joined.append([text for leaf in column for text in leaf] if is_texts(column[0]) else _stacked(column))
+    batch: Batch = tree_unflatten(joined, flat[0][1])
+    return batch
+
+
+def _stacked(column: tuple[Tensor, ...]) -> Tensor:
+    shapes = sorted({tuple(leaf.shape[1:]) for leaf in column})
+    if len(shapes) > 1:
+        raise ScoringError(
+            f"all examples must have one shape, but some are {list(shapes[0])} and others {list(shapes[1])}; resize or "
+            "pad them in the data set"
+        )
+    return torch.cat(column)
+
+
+def _placed(batch: Batch, device: torch.device | None, memory_format: torch.memory_format) -> Batch:
+    leaves, spec = tree_flatten(batch)
+    moved = [
+        leaf.to(device, memory_format=memory_format if leaf.ndim == 4 else torch.preserve_format)
+        if isinstance(leaf, Tensor)
+        else leaf
+        for leaf in leaves
+    ]
+    placed: Batch = tree_unflatten(moved, spec)
+    return placed
+
+
+def _keys(batch: Batch, size: int) -> list[bytes]:
+    """Eight bytes an example that only its content decides."""
+    leaves = [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor) and has_rows(leaf, size)]
+    rows = [leaf.detach().cpu().contiguous().view(torch.uint8).reshape(size, -1).numpy() for leaf in leaves]
+    keys = []
+    for number in range(size):
+        digest = hashlib.blake2b(digest_size=8)
+        for row in rows:
+            digest.update(row[number].data)
+        keys.append(digest.digest())
+    return keys
+
+
+def _rows(leaf: Any, order: Tensor) -> Any:
+    return leaf[order.to(leaf.device)] if isinstance(leaf, Tensor) else [leaf[number] for number in order.tolist()]

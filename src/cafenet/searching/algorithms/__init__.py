@@ -1,0 +1,1 @@
+"""What proposes widths: one algorithm per module."""

@@ -1,0 +1,1 @@
+"""Latency: measured, estimated in the loop, corrected at the end."""

@@ -1,0 +1,183 @@
+"""An estimate of latency from a few measurements, for the inner loop of a search.
+
+It is a sum with no negative term: a constant, a rate for FLOPs, one for params and one for each width. So it
+never falls when a group gets wider, as a search under a budget needs it. Smallest example: a model that takes 2 ms at
+full width and 1.5 ms at half its FLOPs is estimated as 1 ms + 1 ms x FLOPs / full FLOPs. True latencies have steps
+(widths that are multiples of 8 are often faster), so a final pick is measured.
+"""
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+from torch.utils._pytree import tree_flatten
+
+from cafenet.common.files import write_text
+from cafenet.errors import BudgetError
+from cafenet.modules.calling import call_arguments
+from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.space.bins import Bins
+from cafenet.space.cost import FloatArray, IntArray
+from cafenet.space.width_space import WidthSpace
+
+FORMAT = "cafenet-latency"
+FORMAT_VERSION = 1
+
+_OF_MACHINE = ("device_name", "torch")
+_RIDGE = 1.0  # holds the rates of single widths back: two dozen noisy measurements say little about each of them
+
+
+@dataclass(frozen=True, eq=False)
+class LatencyModel:
+    """An estimate of latency from measured width vectors, one a row of `widths`."""
+
+    space: WidthSpace
+    widths: IntArray = field(repr=False)
+    latency_ms: FloatArray = field(repr=False)
+    key: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What the measurements depend on, as a file of them says it."""
+
+    @property
+    def full_ms(self) -> float:
+        """What the full model takes, as it was measured."""
+        full = [group.channels for group in self.space.groups]
+        return float(self.latency_ms[(self.widths == full).all(axis=1)][0])
+
+    def predict(self, widths: IntArray) -> FloatArray:
+        """Milliseconds of every row of an (N, groups) array; never less for a larger width."""
+        # Not a matrix product: its rounding depends on the number of rows, and a vector would fit here and not there.
+        estimates: FloatArray = (self._terms(widths) * self.rates_ms).sum(axis=1)
+        return estimates
+
+    @cached_property
+    def rates_ms(self) -> FloatArray:
+        """What each term costs at full width: the constant, FLOPs, params, then the groups."""
+        return _fitted(self._terms(self.widths), self.latency_ms)
+
+    @cached_property
+    def error(self) -> float:
+        """The mean relative error for a measurement that the estimate was fitted without; 0.1 is 10%."""
+        terms, errors = self._terms(self.widths), []
+        for left_out, measured in enumerate(self.latency_ms):
+            rates = _fitted(np.delete(terms, left_out, axis=0), np.delete(self.latency_ms, left_out))
+            errors.append(abs(float(terms[left_out] @ rates) / measured - 1))
+        return float(np.mean(errors))
+
+    def _terms(self, widths: IntArray) -> FloatArray:
+        """What is summed, each term 1 at full width."""
+        full = np.array([group.channels for group in self.space.groups])
+        counts = [self.space.flops(widths) / self.space.flops(), self.space.params(widths) / self.space.params()]
+        return np.column_stack([np.ones(len(widths)), *counts, widths / full])
+
+
+def fit_latency(
+    space: WidthSpace,
+    bins: Bins,
+    example_inputs: Any,
+    settings: LatencySettings,
+    *,
+    num_measured: int = 24,
+    seed: int = 0,
+    cache: str | os.PathLike[str] | None = None,
+    anywhere: bool = False,
+    is_written: bool = True,
+) -> LatencyModel:
+    """Measure the smallest, the full and random width vectors, and fit an estimate to them.
+
+    cache: a JSON file of measurements. It is used if it belongs to the same space, bins, inputs, settings, device and
+    options, and written anew if it does not and `is_written`.
+    anywhere: use it also if another machine or version of PyTorch has measured, so that what began there goes on.
+    """
+    if num_measured < 3:
+        raise BudgetError(f"an estimate of latency needs at least 3 measured width vectors, but got {num_measured}")
+    key = _key(space, bins, example_inputs, settings) | {"num_measured": num_measured, "seed": seed}
+    known = _read(Path(cache), key, _OF_MACHINE if anywhere else ()) if cache is not None else None
+    if known is not None:
+        return LatencyModel(space, *known)
+    widths = bins.widths(_spread(bins.num_bins, num_measured, np.random.default_rng(seed)))
+    times = [measure_latency(space.extract(row), example_inputs, settings) for row in widths.tolist()]
+    model = LatencyModel(space, widths, np.array(times), key)
+    if cache is not None and is_written:
+        write_latency(model, cache)
+    return model
+
+
+def write_latency(model: LatencyModel, path: str | os.PathLike[str]) -> None:
+    """Write a file that `fit_latency` takes as its cache."""
+    _write(Path(path), {"key": model.key, "widths": model.widths.tolist(), "latency_ms": model.latency_ms.tolist()})
+
+
+def _fitted(terms: FloatArray, latency_ms: FloatArray) -> FloatArray:
+    """Non-negative rates with the least squared relative errors; those of single widths are held back."""
+    held_back = np.eye(terms.shape[1])[3:] * _RIDGE / latency_ms.max()
+    left = np.concatenate([terms / latency_ms[:, None], held_back])
+    rates: FloatArray = nnls(left, np.repeat([1.0, 0.0], [len(terms), len(held_back)]))[0]
+    return rates
+
+
+def _spread(num_bins: IntArray, n: int, rng: np.random.Generator) -> IntArray:
+    """The smallest vector, the full one, narrow and wide ones between them, in any order; equal ones once."""
+    power = np.exp(rng.uniform(-1, 1, (n, 1)))  # ratios of one vector lie around 1 / (1 + power): 0.27 to 0.73
+    taken = 1 + (rng.random((n, num_bins.size)) ** power * num_bins).astype(np.int64)
+    taken[0], taken[1] = 1, num_bins
+    return rng.permutation(np.unique(taken, axis=0))
+
+
+def _key(space: WidthSpace, bins: Bins, example_inputs: Any, settings: LatencySettings) -> dict[str, Any]:
+    """What measurements depend on, as plain values."""
+    inputs = [leaf for leaf in tree_flatten(call_arguments(example_inputs))[0] if isinstance(leaf, Tensor)]
+    return {
+        "model": type(space.model).__qualname__,
+        "flops": space.flops(),
+        "params": space.params(),
+        "groups": [[group.name, group.channels, group.first, group.size] for group in bins.groups],
+        "inputs": [[list(tensor.shape), str(tensor.dtype)] for tensor in inputs],
+        "settings": asdict(settings),
+        "device_name": _device_name(torch.device(settings.device)),
+        "torch": str(torch.__version__),
+    }
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpus = Path("/proc/cpuinfo")
+    lines = cpus.read_text().splitlines() if cpus.is_file() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def _read(
+    path: Path, key: dict[str, Any], without: tuple[str, ...]
+) -> tuple[IntArray, FloatArray, dict[str, Any]] | None:
+    """The measurements in a file; None if there are none, or others. without: parts of the key that may differ."""
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] != FORMAT:
+            raise ValueError(f"format must be {FORMAT!r}")
+        before = dict(content["key"])
+        if content["format_version"] != FORMAT_VERSION or before | {name: key[name] for name in without} != key:
+            return None
+        widths, times = np.array(content["widths"], dtype=np.int64), np.array(content["latency_ms"], dtype=np.float64)
+        return widths, times, before
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BudgetError(
+            f"{path} must be a file of latencies, but is not ({error}); remove it or use another"
+        ) from error
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    try:
+        write_text(path, json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, **content}))
+    except OSError as error:
+        raise BudgetError(f"latencies must be written to {path}, but: {error}; use another path") from error

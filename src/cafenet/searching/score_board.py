@@ -1,0 +1,178 @@
+"""Scoring what an algorithm proposes: from the store where it is known, alone or shared with other workers."""
+
+import heapq
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from cafenet.scoring.scorer import FloatArray, Score
+from cafenet.searching.algorithms.base import Proposal
+from cafenet.searching.store.trials import ScoredWidth, TrialStore, key_of
+from cafenet.space.bins import IntArray
+
+_POLL_SECONDS = 0.02
+_ENOUGH_TO_JUDGE = 10
+
+
+class WidthScorer(Protocol):
+    """Scores width vectors; `cafenet.scoring.scorer.Scorer`, or a table in a benchmark."""
+
+    @property
+    def chance(self) -> float | None:
+        """The score of a model that has learned nothing, where that is known."""
+        ...
+
+    def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
+        """The score of bins per group."""
+        ...
+
+
+class Contest:
+    """One search's view of the scores: every width that it proposed, once."""
+
+    def __init__(
+        self,
+        scorer: WidthScorer,
+        store: TrialStore,
+        costs: Callable[[IntArray], Mapping[str, float]],
+        search: str,
+        on_scored: Callable[[ScoredWidth], None] = lambda scored: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """check: is called after every score and while others are waited for; what it raises ends the search."""
+        self._scorer, self._store, self._costs, self._search = scorer, store, costs, search
+        self._on_scored, self._check = on_scored, check
+        self.seen: dict[tuple[int, ...], ScoredWidth] = {}
+        self.num_scored = 0
+        """Widths that were scored now, not found in the store."""
+        self._is_warned = scorer.chance is None
+
+    def values(self, proposal: Proposal) -> FloatArray:
+        """The scores of a proposal's rows."""
+        rivals = [] if proposal.is_own_contest else [each for each in self.seen.values() if each.score.is_complete]
+        found: dict[int, ScoredWidth] = {}
+        while len(found) < len(proposal.taken):
+            before = len(found)
+            for number, row in enumerate(proposal.taken):
+                if self._store.is_shared:
+                    self._take_in(proposal, found, rivals)
+                if number in found:
+                    continue
+                scored = self._score(row, _bar(rivals, proposal.num_kept), proposal.label)
+                if scored is not None:
+                    self._note(number, scored, found, rivals)
+            if len(found) == before:  # other workers have the rest
+                self._wait()
+        self._warn_of_chance()
+        return np.array([found[number].score.value for number in range(len(proposal.taken))])
+
+    def exact(self, rows: Sequence[IntArray]) -> list[ScoredWidth]:
+        """The exact scores of widths: every candidate on all examples."""
+        found: dict[int, ScoredWidth] = {}
+        while len(found) < len(rows):
+            before = len(found)
+            for number, row in enumerate(rows):
+                if number in found:
+                    continue
+                scored = self._known_exactly(row) or self._scored_now(row, None, "final", exact=True)
+                if scored is not None:
+                    found[number] = scored
+                    self._on_scored(scored)
+                    self._check()
+            if len(found) == before:
+                self._wait()
+        return [found[number] for number in range(len(rows))]
+
+    def _take_in(self, proposal: Proposal, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
+        """What other workers have scored of a proposal meanwhile: it raises the bar for this one, too."""
+        for number, row in enumerate(proposal.taken):
+            own = (each for each in self._store.get(row) if each.search == self._search and not each.is_exact)
+            scored = None if number in found else next(own, None)
+            if scored is not None:
+                self._note(number, scored, found, rivals)
+
+    def _note(self, number: int, scored: ScoredWidth, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
+        found[number] = self.seen[scored.taken] = scored
+        if scored.score.is_complete:
+            rivals.append(scored)
+        self._on_scored(scored)
+        self._check()
+
+    def _wait(self) -> None:
+        """Until other workers have written something."""
+        self._check()
+        time.sleep(_POLL_SECONDS)
+        self._store.refresh()
+
+    def _score(self, taken: IntArray, bar: Score | None, label: str) -> ScoredWidth | None:
+        """From the store or now; None while another worker is at it."""
+        return self._known(taken, bar) or self._scored_now(taken, bar, label, exact=False)
+
+    def _known(self, taken: IntArray, bar: Score | None) -> ScoredWidth | None:
+        """A score that serves: this search's own, so that a resumed search repeats itself, or the oldest other one.
+
+        A width that another search dropped counts if it would be dropped again.
+        """
+        known = self._store.get(taken)
+        for each in known:
+            if each.search == self._search and not each.is_exact:
+                return each
+        for each in known:
+            if each.score.is_complete or (bar is not None and each.score.value + each.score.standard_error < bar.value):
+                return each
+        return None
+
+    def _known_exactly(self, taken: IntArray) -> ScoredWidth | None:
+        """A score of all candidates on all examples; one that was never raced, for want of a rival, is such a score."""
+        for each in self._store.get(taken):
+            if each.is_exact or (each.score.is_complete and each.score.num_candidates == 1):
+                return each
+        return None
+
+    def _scored_now(self, taken: IntArray, bar: Score | None, label: str, *, exact: bool) -> ScoredWidth | None:
+        claim = None
+        if self._store.is_shared:
+            claim = self._store.claim(taken)
+            if claim is None:
+                return None
+            known = self._known_exactly(taken) if exact else self._known(taken, bar)
+            if known is not None:  # another worker was done with it just before the claim
+                self._store.give_up(claim)
+                return known
+        start = time.perf_counter()
+        try:
+            score = self._scorer.score(taken, bar, exact=exact)
+        except BaseException:
+            if claim is not None:
+                self._store.give_up(claim)
+            raise
+        seconds = time.perf_counter() - start
+        self.num_scored += 1
+        scored = ScoredWidth(key_of(taken), score, self._costs(taken), self._search, label, seconds, exact)
+        return self._store.add(scored, claim)
+
+    def _warn_of_chance(self) -> None:
+        complete = [each.score for each in self.seen.values() if each.score.is_complete]
+        chance = self._scorer.chance
+        if self._is_warned or chance is None or len(complete) < _ENOUGH_TO_JUDGE:
+            return
+        self._is_warned = True
+        noise = 2 * (chance * (1 - chance) / complete[0].num_examples) ** 0.5
+        best = max(score.value for score in complete)
+        if best <= chance + noise:
+            warnings.warn(
+                f"scores look like chance: the best of {len(complete)} widths reaches {best:.1%}, and always answering "
+                f"the most frequent label {chance:.1%}; train the supernet longer, or check that training and "
+                "validation data are prepared alike",
+                stacklevel=2,
+            )
+
+
+def _bar(rivals: list[ScoredWidth], num_kept: int) -> Score | None:
+    """The score that a width must reach to be among the best `num_kept`."""
+    if len(rivals) < num_kept:
+        return None
+    return heapq.nlargest(num_kept, rivals, key=lambda each: each.score.value)[-1].score

@@ -1,0 +1,1 @@
+"""The trials of a search on disk or in a database."""

@@ -1,0 +1,218 @@
+"""Optuna's storages, opened so that a killed process blocks nobody.
+
+A journal file is the default. Its lock is the operating system's, which a dead process does not keep, and a last line
+that a crash tore is cut off before the next one is written. Of a journal that is damaged before its end, the good lines
+are kept (see `salvage`).
+"""
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
+from optuna.storages.journal import BaseJournalBackend
+
+from cafenet.common.files import keep_as, name_aside, write_bytes
+from cafenet.common.locks import locked
+from cafenet.errors import StoreError
+from cafenet.searching.store.salvage import Salvaged, decoded, salvaged
+
+CONNECT_SECONDS = 10
+
+_log = logging.getLogger(__name__)
+
+_OPENING = b'{"op_code":'
+_MOST_CHECKED = 65536
+_MOST_ATTEMPTS = 10
+_RETRY_SECONDS = 0.3
+
+
+def open_storage(storage: str | Path, *, is_read_only: bool = False) -> BaseStorage:
+    """A storage URL as Optuna takes it (`postgresql://...`, `sqlite:///...`), or the path of a journal file.
+
+    is_read_only: for a journal that nothing will be written to, and that perhaps may not be.
+    """
+    if "://" in str(storage):
+        return _open_url(str(storage))
+    path = Path(storage)
+    try:
+        if not is_read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return JournalStorage(_ReadJournal(path) if is_read_only else JournalFile(path))
+    except (OSError, ValueError, KeyError) as error:
+        raise StoreError(f"the journal {path} must be a readable and writable journal file, but: {error}") from error
+
+
+def _open_url(url: str) -> BaseStorage:
+    options: dict[str, Any] = {}
+    address = url
+    if url.startswith("postgresql://") and not find_spec("psycopg") and find_spec("psycopg2"):
+        address = url.replace("postgresql://", "postgresql+psycopg2://", 1)  # SQLAlchemy's default driver is another
+    if url.startswith(("postgresql", "mysql")):
+        options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
+    try:
+        return _open_database(address, options)
+    except Exception as error:  # whatever the database's driver raises
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise StoreError(
+            f"the storage {without_password(url)} must be reachable, but: {reason}; check the address, that the "
+            "database runs, and that its driver is installed (PostgreSQL: pip install psycopg2-binary)"
+        ) from error
+
+
+def _open_database(url: str, options: dict[str, Any]) -> BaseStorage:
+    """The storage, with Optuna's cache of finished trials; tried again where another worker makes the tables now."""
+    for _ in range(_MOST_ATTEMPTS - 1):
+        try:
+            return get_storage(RDBStorage(url, engine_kwargs=options))
+        except Exception as error:
+            if not re.search("already exists|duplicate entry|unique constraint", str(error), re.IGNORECASE):
+                raise
+            time.sleep(_RETRY_SECONDS)
+    return get_storage(RDBStorage(url, engine_kwargs=options))
+
+
+def without_password(storage: str | Path) -> str:
+    """A storage as messages may show it."""
+    scheme, separator, rest = str(storage).partition("://")
+    if not separator:
+        return str(storage)
+    user, at, host = rest.rpartition("@")
+    host = re.sub(r"(?i)([?&][^=&]*password=)[^&]*", r"\1***", host)
+    return f"{scheme}://{user.partition(':')[0]}{at}{host}"
+
+
+class JournalFile(BaseJournalBackend):
+    """One operation a line. Reading goes on where it stopped; a line without an end is not there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets = [0]
+        """Where line n begins, as far as lines were read."""
+        path.open("ab").close()  # fails at once where it cannot be written
+        with _opened(path) as file:
+            _check_start(file.readline(_MOST_CHECKED), path)
+            file.seek(0)
+            found = salvaged(file.readlines(), path)
+            if found.num_damaged:
+                _mend(path, found)
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """The operations from that number on."""
+        number = min(log_number_from, len(self._offsets) - 1)
+        if not self._path.exists():
+            raise _gone(self._path)
+        with self._path.open("rb") as file:
+            file.seek(self._offsets[number])
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                if number + 1 == len(self._offsets):
+                    self._offsets.append(self._offsets[number] + len(line))
+                if number >= log_number_from:
+                    yield self._decoded(line, number)
+                number += 1
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Write operations in one piece."""
+        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
+        try:
+            with _opened(self._path) as file:
+                end = _end_of_last_line(file)
+                file.truncate(end)
+                file.seek(end)
+                file.write(lines)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileNotFoundError as error:
+            raise _gone(self._path) from error
+        except OSError as error:
+            with_reason = f"{self._path} cannot be written: {error}; what was scored before is kept"
+            raise StoreError(with_reason) from error
+
+    def _decoded(self, line: bytes, number: int) -> dict[str, Any]:
+        log = decoded(line)
+        if log is None:  # it was whole when the journal was opened
+            raise StoreError(
+                f"line {number + 1} of {self._path} was damaged meanwhile; start the search again, which keeps the rest"
+            )
+        return log
+
+
+class _ReadJournal(BaseJournalBackend):
+    """The good lines of a journal that nothing is written to, as they were when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            _check_start(file.readline(_MOST_CHECKED), path)
+            file.seek(0)
+            self._logs = list(salvaged(file.readlines(), path).logs)
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """The operations from that number on."""
+        yield from self._logs[log_number_from:]
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Nothing may be written."""
+        raise StoreError("a journal that was opened for reading must not be written to")
+
+
+def _mend(path: Path, found: Salvaged) -> None:
+    """Replace a damaged journal by its good lines; what it was is kept beside it."""
+    aside = name_aside(path)
+    keep_as(path, aside)
+    lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in found.logs)
+    write_bytes(path, lines.encode())
+    _log.warning(
+        "%s is damaged in %d of its lines: %d trials are lost and are scored again if they are needed; the other lines "
+        "are kept, and the damaged file as %s",
+        path,
+        found.num_damaged,
+        found.num_lost,
+        aside.name,
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file under its lock; if it was replaced while we waited, the new one."""
+    while True:
+        with path.open("r+b") as file, locked(file, path):
+            if _is_still(file, path):
+                yield file
+                return
+
+
+def _is_still(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is what lies at a path."""
+    return os.path.samestat(os.fstat(file.fileno()), path.stat())
+
+
+def _gone(path: Path) -> StoreError:
+    return StoreError(f"{path} must stay while it is used, but was removed or moved away; start the search again")
+
+
+def _check_start(start: bytes, path: Path) -> None:
+    """A first line without an end is cut off later, so it must be a journal's: the path may be a mistake."""
+    if not start.endswith(b"\n") and start[: len(_OPENING)] != _OPENING[: len(start)]:
+        raise StoreError(f"{path} must be a journal, but is not; use another path, or remove it")
+
+
+def _end_of_last_line(file: IO[bytes]) -> int:
+    """The size of the file without a torn last line."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - 65536)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0

@@ -1,0 +1,40 @@
+"""A width space and its bins as plain values, kept beside a search for whoever looks at it later."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn.modules.conv import _ConvTransposeNd
+
+from cafenet.space.bins import Bins
+from cafenet.space.width_space import WidthGroup, WidthSpace
+
+
+def describe_space(space: WidthSpace, bins: Bins, attributes: tuple[str, ...] | None = None) -> dict[str, Any]:
+    """The width groups, their bins, and what is frozen; the names of the attributes of multi-label data."""
+    return {
+        "flops": int(space.flops()),
+        "params": int(space.params()),
+        "groups": [
+            {
+                "name": group.name,
+                "layers": _coupled_layers(space, group),
+                "channels": group.channels,
+                "sensitivity": group.sensitivity,
+                "bin_size": each.size,
+                "num_bins": each.num_bins,
+            }
+            for group, each in zip(space.groups, bins.groups, strict=True)
+        ],
+        "frozen": [{"name": each.name, "channels": each.channels, "reason": each.reason} for each in space.frozen],
+        "attributes": None if attributes is None else list(attributes),
+    }
+
+
+def _coupled_layers(space: WidthSpace, group: WidthGroup) -> list[str]:
+    """The layers whose output channels the group decides."""
+    outputs = {
+        f"{name}.weight": 1 if isinstance(module, _ConvTransposeNd) else 0
+        for name, module in space.model.named_modules()
+        if isinstance(getattr(module, "weight", None), Tensor) and module.weight.ndim > 1
+    }
+    return [slot.tensor.rpartition(".")[0] for slot in group.slots if outputs.get(slot.tensor) == slot.dim]

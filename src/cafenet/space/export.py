@@ -1,0 +1,169 @@
+"""Slim models as files for deployment, each read back and compared with the model after writing."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cafenet.common.files import replaced
+from cafenet.errors import ExportError, first_line
+from cafenet.modules.calling import (
+    RECORD,
+    call_arguments,
+    copied,
+    copy_of,
+    named_tensors,
+    tensors_of,
+    training_mode,
+    unwrap,
+)
+from cafenet.space.extraction import SlimRecord
+from cafenet.space.slim_file import load, save
+
+Format = Literal["pt", "pt2", "onnx"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+_TOLERANCE = 1e-3
+"""Largest difference relative to the largest output."""
+
+
+def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[str], kind: str | None = None) -> float:
+    """Write a model (.pt for `cafenet.load`, .pt2 for torch.export, .onnx) and return the largest difference of its
+    outputs after reading it back; a difference that is too large is an error, and the file is removed."""
+    target = Path(path)
+    kind = kind or target.suffix.removeprefix(".")
+    if kind not in FORMATS:
+        raise ExportError(
+            f"the format must be one of {', '.join(FORMATS)}, but got {kind!r}; use --format or an ending"
+        )
+    if not target.parent.is_dir():
+        raise ExportError(f"the directory of {target} must exist, but does not")
+    if not os.access(target.parent, os.W_OK):
+        raise ExportError(f"the directory of {target} must be writable, but is not")
+    model = _on_cpu(unwrap(model))
+    args, kwargs = call_arguments(example_inputs)
+    generator = torch.Generator().manual_seed(0)
+    args = tuple(_noise(each, generator) for each in args)
+    kwargs = {name: _noise(each, generator) for name, each in kwargs.items()}
+    try:
+        with replaced(target, f".{kind}") as temporary:
+            difference = _written(model, args, kwargs, temporary, target, kind)
+    except OSError as error:
+        raise ExportError(f"{target} cannot be written: {error.strerror or error}") from error
+    return difference
+
+
+def _written(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], temporary: Path, target: Path, kind: str
+) -> float:
+    """Write the file under its temporary name; returns the difference of what was read back, if it is small enough."""
+    with training_mode(model, False), torch.no_grad():
+        expected = _run(model, args, kwargs)
+        if not any(tensor.numel() for tensor in expected):
+            raise ExportError("a written model is compared by its outputs, but this one returns no values")
+        found = _WRITERS[kind](model, args, kwargs, temporary)
+    difference = _difference(expected, found)
+    if not difference <= _TOLERANCE:
+        raise ExportError(
+            f"a written model must give the same outputs, but {target} differs by {difference:.2g} of the largest"
+        )
+    return difference
+
+
+def _write_pt(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
+    save(model, path)
+    loaded = load(path, _full_size(model))
+    return _run(loaded.eval(), args, kwargs)
+
+
+def _full_size(model: nn.Module) -> nn.Module:
+    """A model of the full size, for reading back: the slim one with tensors and attributes as they were before."""
+    full = copy_of(unwrap(model))
+    record: SlimRecord = getattr(full, RECORD)
+    for name, tensor in named_tensors(full).items():
+        if name in record.full_shapes:  # else a table that a forward made on first use
+            tensor.data = torch.zeros(record.full_shapes[name], dtype=tensor.dtype, device=tensor.device)
+    for slot in record.layout.attributes:
+        setattr(full.get_submodule(slot.module), slot.attribute, slot.value(record.layout.patterns[slot.pattern].size))
+    return full
+
+
+def _write_pt2(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
+    program = _exported(model, args, kwargs)
+    torch.export.save(program, path)
+    return _run(torch.export.load(path).module(), args, kwargs)
+
+
+def _write_onnx(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401 - torch.onnx needs it, and says so less clearly
+    except ImportError as error:
+        raise ExportError(
+            f"ONNX needs {error.name}, which is not installed; run: pip install 'cafenet[onnx]'"
+        ) from error
+    exported = _exported(model, args, kwargs)
+    try:
+        program = torch.onnx.export(exported, dynamo=True, verbose=False)
+        assert program is not None
+        program.save(str(path))
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), tensors, strict=True)}
+        return [torch.from_numpy(output) for output in session.run(None, feed)]
+    except OSError:
+        raise
+    except Exception as error:  # an op or a number type that torch.onnx or onnxruntime does not have
+        raise ExportError(f"ONNX cannot hold or run this model: {first_line(error)}; use a .pt2 file") from error
+
+
+_WRITERS = {"pt": _write_pt, "pt2": _write_pt2, "onnx": _write_onnx}
+
+
+def _exported(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.export.ExportedProgram:
+    try:
+        return torch.export.export(model, *copied((args, kwargs)))
+    except Exception as error:  # torch.export has many ways to say that a forward is too dynamic
+        raise ExportError(
+            f"torch.export cannot follow this model's forward: {first_line(error)}; use a .pt file"
+        ) from error
+
+
+def _noise(value: Any, generator: torch.Generator) -> Any:
+    """Inputs that are not all zero, so that a difference shows."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return torch.randn(value.shape, generator=generator, dtype=torch.float32).to(value.dtype)
+    return value.cpu() if isinstance(value, Tensor) else value
+
+
+def _on_cpu(model: nn.Module) -> nn.Module:
+    """The model itself where it is there, else a copy: files are written for any machine, and compared here."""
+    is_there = all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers()))
+    return model if is_there else copy_of(model).cpu()
+
+
+def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The outputs for copies of the inputs, as a forward may write into them."""
+    args, kwargs = copied((args, kwargs))
+    return list(tensors_of(model(*args, **kwargs)))
+
+
+def _difference(expected: list[Tensor], found: list[Tensor]) -> float:
+    """The largest difference relative to the largest finite value; of numbers that are not floats, none or infinite."""
+    if [tensor.shape for tensor in expected] != [tensor.shape for tensor in found]:
+        return float("inf")
+    differences, largest = [0.0], 1e-12
+    for tensor, other in zip(expected, found, strict=True):
+        if not tensor.numel():
+            continue
+        same = tensor == other
+        if tensor.is_floating_point() or tensor.is_complex():
+            apart = (tensor - other).abs().masked_fill(same, 0)  # equal infinities would differ by nan
+            differences.append(float(apart.max()))
+            largest = max(largest, float(tensor.abs().nan_to_num(0, 0, 0).max()))
+        else:
+            differences.append(0.0 if bool(same.all()) else float("inf"))
+    return float(np.max(differences)) / largest  # nan where one is

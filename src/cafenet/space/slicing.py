@@ -1,0 +1,156 @@
+"""Running the user's own forward on a part of its channels: sliced tensors in, patched attributes for the moment."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cafenet.modules.calling import run_with, tensor_places
+from cafenet.modules.snapshot import unchanged
+from cafenet.space.layout import Cut, IntArray, Layout, Subnet, cuts
+
+AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
+"""Values by (module path, attribute name)."""
+
+
+def slice_tensors(tensors: Mapping[str, Tensor], layout: Layout, chosen: tuple[Cut, ...]) -> dict[str, Tensor]:
+    """The chosen part of every tensor that the layout mentions; the others pass as they are."""
+    return {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
+
+
+class Gatherer:
+    """The tensors of a model as they are now, ready to be cut for many subnets that are run without a graph.
+
+    A norm has five vectors and scalars, and an op for each of them would take as long as the norm itself. So all
+    vectors are gathered by one op, and all scalars copied by one; each is a view of what comes out.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], layout: Layout) -> None:
+        self._layout, self._buffers = layout, buffers
+        self._tensors = {**parameters, **buffers}
+        self._others: dict[str, Mapping[int, int]] = {}
+        alike: dict[tuple[bool, torch.dtype, torch.device], list[str]] = {}
+        for name, tensor in self._tensors.items():
+            dims = layout.axes.get(name, {})
+            if tensor.layout is torch.strided and (tensor.ndim == 0 or (tensor.ndim == 1 and dims)):
+                alike.setdefault((tensor.ndim == 0, tensor.dtype, tensor.device), []).append(name)
+            else:
+                self._others[name] = dims
+        self._scalars = [(names, self._together(names, torch.stack)) for (is_0d, *_), names in alike.items() if is_0d]
+        self._vectors = [
+            (names, self._together(names, torch.cat), *self._places(names))
+            for (is_0d, *_), names in alike.items()
+            if not is_0d
+        ]
+
+    def _together(self, names: Sequence[str], join: Callable[[list[Tensor]], Tensor]) -> Tensor:
+        return join([self._tensors[name].detach() for name in names])
+
+    def _places(self, names: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """The pattern of each vector, and where it begins among the others."""
+        sizes = [self._tensors[name].shape[0] for name in names]
+        return np.array([self._layout.axes[name][0] for name in names]), np.cumsum([0, *sizes[:-1]])
+
+    def part(self, chosen: tuple[Cut, ...]) -> dict[str, Tensor]:
+        """The chosen part of every tensor; buffers are copies that may be written to."""
+        part = dict.fromkeys(self._tensors)  # in the model's order
+        for names, together in self._scalars:
+            part.update(zip(names, together.clone().unbind(), strict=True))
+        for names, together, patterns, starts in self._vectors:
+            cut = [chosen[number].positions for number in patterns.tolist()]
+            sizes = [positions.size for positions in cut]
+            index = torch.from_numpy(np.concatenate(cut) + np.repeat(starts, sizes)).to(together.device)
+            part.update(zip(names, together.index_select(0, index).split(sizes), strict=True))
+        for name, dims in self._others.items():
+            tensor = _sliced(self._tensors[name], dims, chosen)
+            part[name] = tensor.clone() if name in self._buffers else tensor
+        return cast(dict[str, Tensor], part)
+
+
+def _sliced(tensor: Tensor, dims: Mapping[int, int], chosen: tuple[Cut, ...]) -> Tensor:
+    for dim, pattern in dims.items():
+        tensor = chosen[pattern].apply(tensor, dim)
+    return tensor
+
+
+def attribute_values(layout: Layout, chosen: tuple[Cut, ...]) -> AttributeValues:
+    """The value of every module attribute that depends on widths."""
+    values: AttributeValues = {}
+    for slot in layout.attributes:
+        key = (slot.module, slot.attribute)
+        values[key] = slot.value(chosen[slot.pattern].positions.size, values.get(key))
+    return values
+
+
+class Harness:
+    """A model made ready to run many subnets: where its tensors and the attributes that follow widths hang."""
+
+    def __init__(self, model: nn.Module, layout: Layout) -> None:
+        self.model, self.layout = model, layout
+        self._places = tensor_places(model)
+        modules = dict(model.named_modules(remove_duplicate=False))
+        self._modules = [modules[slot.module] for slot in layout.attributes]
+        self._parameters = [name for name, _ in model.named_parameters()]
+        self._buffers = [name for name, _ in model.named_buffers()]
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The model's parameters as they are now, by name."""
+        return self._now(self._parameters)
+
+    def buffers(self) -> dict[str, Tensor]:
+        """The model's buffers as they are now, by name."""
+        return self._now(self._buffers)
+
+    def gatherer(self) -> Gatherer:
+        """The model's tensors as they are now, to be cut many times before they change."""
+        return Gatherer(self.parameters(), self.buffers(), self.layout)
+
+    def _now(self, names: list[str]) -> dict[str, Tensor]:
+        return {name: held[key] for name in names for held, key in self._places[name][:1]}
+
+    def run(
+        self,
+        tensors: dict[str, Tensor],
+        chosen: tuple[Cut, ...],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The model's own forward on tensors that were sliced by the same cuts, with its attributes set to match."""
+        with self.patched(chosen):
+            return run_with(self.model, tensors, args, kwargs, self._places)
+
+    @contextmanager
+    def patched(self, chosen: tuple[Cut, ...]) -> Iterator[None]:
+        """Set the attributes that follow widths inside the block, and restore them after it."""
+        pairs = list(zip(self._modules, self.layout.attributes, strict=True))
+        before = [getattr(module, slot.attribute) for module, slot in pairs]
+        try:
+            for module, slot in pairs:
+                num_kept = chosen[slot.pattern].positions.size
+                so_far = getattr(module, slot.attribute) if slot.index is not None else None
+                _set(module, slot.attribute, slot.value(num_kept, so_far))
+            yield
+        finally:
+            for (module, slot), value in zip(pairs, before, strict=True):
+                _set(module, slot.attribute, value)
+
+
+def _set(module: nn.Module, attribute: str, value: Any) -> None:
+    """Plain attributes go straight into the module's dictionary: nn.Module's own way takes ten times as long."""
+    if attribute in module.__dict__:
+        module.__dict__[attribute] = value
+    else:
+        setattr(module, attribute, value)
+
+
+def run_subnet(
+    model: nn.Module, layout: Layout, subnet: Subnet, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """The model's output with only the subnet's channels; weights are shared, buffers are clones."""
+    harness, chosen = Harness(model, layout), cuts(layout, subnet)
+    buffers = {name: buffer.clone() for name, buffer in harness.buffers().items()}
+    with unchanged(model):  # a table of this width, kept by the forward, would be taken for that of the next
+        return harness.run(slice_tensors({**harness.parameters(), **buffers}, layout, chosen), chosen, args, kwargs)

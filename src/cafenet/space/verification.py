@@ -1,0 +1,199 @@
+"""The oracle: does the width space tell the truth about real values?
+
+Random channels are dropped from the model under random weights, in float64 where the model allows it. The run in
+place, the extracted slim model and, where nothing normalises or reduces over the dropped channels, the full model
+with their parameters set to zero must give the same output. FLOPs and params must equal a count on the slim model as it
+runs, which knows nothing of the trace (`counting`).
+"""
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from cafenet.modules.calling import (
+    as_written,
+    call,
+    call_arguments,
+    copied,
+    named_tensors,
+    training_mode,
+)
+from cafenet.modules.counting import ProductCounter
+from cafenet.modules.outputs import chosen_outputs
+from cafenet.modules.randomness import fixed_randomness
+from cafenet.modules.snapshot import unchanged
+from cafenet.space.extraction import extract
+from cafenet.space.layout import Cut, Subnet, cuts
+from cafenet.space.slicing import Harness, slice_tensors
+from cafenet.space.width_space import WidthSpace
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-3}
+
+
+@dataclass
+class Verification:
+    """The outcome: `problems` is empty where the space tells the truth."""
+
+    trials: int
+    dtype: torch.dtype
+    max_extract_error: float = 0.0
+    max_masked_error: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+@torch.inference_mode(False)
+def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int = 0) -> Verification:
+    """Compare in-place, extracted and masked runs of `trials` random subnets, and their counted costs."""
+    args, kwargs = call_arguments(example_inputs)
+    rng = np.random.default_rng(seed)
+    generator = torch.Generator().manual_seed(seed)
+    for dtype in (torch.float64, torch.float32):
+        tensors = {name: _random(t, name, dtype, generator) for name, t in named_tensors(space.model).items()}
+        inputs = tree_map(functools.partial(_cast, dtype=dtype, generator=generator), (args, kwargs))
+        try:
+            _run_full(space.model, tensors, inputs)
+        except RuntimeError:  # the forward itself insists on float32 somewhere
+            continue
+        break
+    result = Verification(trials, dtype)
+    with unchanged(space.model, outside=True):  # a hook's closure is not copied: a slim model writes into the user's
+        for _ in range(trials):
+            for check, mixing in ((_check_extracted, True), (_check_masked, False)):
+                subnet = _random_subnet(space, rng, mixing)
+                try:
+                    check(space, tensors, inputs, subnet, result)
+                except Exception as error:  # a subnet that cannot run is what this function is here to find
+                    result.problems.append(f"a subnet raised {type(error).__name__}: {error}")
+    return result
+
+
+def _check_extracted(
+    space: WidthSpace, tensors: dict[str, Tensor], inputs: Any, subnet: Subnet, result: Verification
+) -> None:
+    chosen = cuts(space.layout, subnet)
+    in_place = _run_cut(space, tensors, inputs, chosen)
+    widths = {g.name: u.size * g.divisor for g, u in zip(space.groups, subnet.units, strict=True)}
+    slim = extract(space.model, space.layout, subnet, widths, {}, tensors=tensors)
+    args, kwargs = copied(inputs)
+    with torch.no_grad(), fixed_randomness(0), training_mode(slim, False), as_written(), ProductCounter() as counter:
+        extracted = slim(*args, **kwargs)
+    error = _difference(space, in_place, extracted, result)
+    result.max_extract_error = max(result.max_extract_error, error)
+    if not error <= TOLERANCE[result.dtype]:
+        result.problems.append(f"the extracted model differs from the run in place by {error:.1e}")
+    _check_costs(space, slim, counter, widths, result)
+
+
+def _check_costs(
+    space: WidthSpace, slim: nn.Module, counter: ProductCounter, widths: dict[str, int], result: Verification
+) -> None:
+    counted = (counter.total, sum(parameter.numel() for parameter in slim.parameters()))
+    priced = (space.flops(widths), space.params(widths))
+    if counted != priced:
+        result.problems.append(f"FLOPs and params are priced at {priced}, but the slim model has {counted}")
+    if counter.uncounted:
+        result.problems.append(
+            f"FLOPs must count every product, but no formula counts {', '.join(sorted(counter.uncounted))}; register "
+            "one with torch.utils.flop_counter.register_flop_formula (0 if it multiplies nothing)"
+        )
+
+
+def _check_masked(
+    space: WidthSpace, tensors: dict[str, Tensor], inputs: Any, subnet: Subnet, result: Verification
+) -> None:
+    chosen = cuts(space.layout, subnet)
+    parameters = {name for name, _ in space.model.named_parameters()}
+    masked = {
+        name: _masked(space, name, tensor, chosen) if name in parameters else tensor for name, tensor in tensors.items()
+    }
+    error = _difference(space, _run_cut(space, tensors, inputs, chosen), _run_full(space.model, masked, inputs), result)
+    result.max_masked_error = max(result.max_masked_error, error)
+    if not error <= TOLERANCE[result.dtype]:
+        result.problems.append(f"the sliced model differs from the masked one by {error:.1e}")
+
+
+def _masked(space: WidthSpace, name: str, tensor: Tensor, chosen: tuple[Cut, ...]) -> Tensor:
+    dims = space.layout.axes.get(name, {})
+    if not dims:
+        return tensor
+    tensor = tensor.clone()
+    for dim, pattern in dims.items():
+        dropped = np.ones(tensor.shape[dim], dtype=bool)
+        dropped[chosen[pattern].positions] = False
+        tensor.index_fill_(dim, torch.from_numpy(np.flatnonzero(dropped)), 0)
+    return tensor
+
+
+def _run_cut(space: WidthSpace, tensors: dict[str, Tensor], inputs: Any, chosen: tuple[Cut, ...]) -> Any:
+    with Harness(space.model, space.layout).patched(chosen):
+        return _run_full(space.model, slice_tensors(tensors, space.layout, chosen), inputs)
+
+
+def _run_full(model: nn.Module, tensors: dict[str, Tensor], inputs: Any) -> Any:
+    with torch.no_grad(), fixed_randomness(0), training_mode(model, False):
+        return call(model, copied(tensors), *copied(inputs))
+
+
+def _random_subnet(space: WidthSpace, rng: np.random.Generator, mixing: bool) -> Subnet:
+    """Random units of every group; with `mixing` false, all units of the groups that normalise over channels."""
+    units = []
+    for group in space.groups:
+        count = group.channels // group.divisor
+        low = group.min_width // group.divisor
+        size = count if group.mixes and not mixing else int(rng.integers(low, count, endpoint=True))
+        units.append(np.sort(rng.choice(count, size=size, replace=False)))
+    return Subnet(tuple(units))
+
+
+def _random(tensor: Tensor, name: str, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Values that let every channel matter: scales and variances around 1, weights that keep the signal's size."""
+    if not tensor.is_floating_point():
+        return tensor
+    if name.endswith("running_var") or (tensor.ndim <= 1 and name.endswith("weight")) or _is_positive(tensor):
+        return 0.5 + torch.rand(tensor.shape, generator=generator, dtype=dtype)
+    fan_in = max(1, tensor.numel() // tensor.shape[0]) if tensor.ndim > 1 else 16
+    return torch.randn(tensor.shape, generator=generator, dtype=dtype).div_(fan_in**0.5)
+
+
+def _is_positive(tensor: Tensor) -> bool:
+    """Whether the model may rely on values above zero: it divides by them or takes their root."""
+    return not tensor.is_meta and bool((tensor > 0).all())
+
+
+def _cast(leaf: Any, dtype: torch.dtype, generator: torch.Generator) -> Any:
+    if isinstance(leaf, Tensor) and leaf.is_floating_point():
+        return torch.randn(leaf.shape, generator=generator, dtype=dtype)
+    return leaf
+
+
+def _difference(space: WidthSpace, left: Any, right: Any, result: Verification) -> float:
+    """The largest difference, relative to the largest value; outputs that say nothing are a problem themselves."""
+    chosen = (chosen_outputs(each, space.outputs) for each in (left, right))
+    pairs = [(a, b) for (_, a), (_, b) in zip(*chosen, strict=True) if a.is_floating_point()]
+    if not pairs:
+        result.problems.append("the model returns no floating-point tensor, so nothing was compared")
+    worst, compared = 0.0, False
+    for a, b in pairs:
+        if a.shape != b.shape:
+            result.problems.append(f"outputs have shapes {list(a.shape)} and {list(b.shape)}")
+            return float("inf")
+        if not (a.any() or b.any()):  # nothing to see in this one: a loss that is off, a state at the start
+            continue
+        scale = float(a.abs().max())
+        if not np.isfinite(scale) or scale == 0:
+            result.problems.append(f"the output is {scale} under random weights, so nothing was compared")
+            return float("inf")
+        worst, compared = max(worst, float((a - b).abs().max()) / scale), True
+    if pairs and not compared:
+        result.problems.append("the output is 0.0 under random weights, so nothing was compared")
+        return float("inf")
+    return worst

@@ -1,0 +1,170 @@
+"""Assignments: which bins stand for a width (paper, "Locally free weight sharing").
+
+Smallest example: r = 1 and c = 5 of 8 bins. Bins 1 to 3 are the base; two of the zone 4, 5, 6 are free: {4, 5},
+{4, 6} or {5, 6}. r = 0 has one assignment, the leftmost bins, which is the fixed pattern of slimmable networks.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from cafenet.errors import BinError
+from cafenet.space.bins import Bins, IntArray
+from cafenet.space.layout import Subnet
+from cafenet.space.width_space import WidthSpace
+
+Offsets = tuple[int, ...]
+
+_MOST_PATTERNS = 2000
+
+
+@lru_cache
+def patterns(r: int) -> tuple[Offsets, ...]:
+    """All ways to take r + 1 of the 2r + 1 bins of a zone, as offsets from the width; the leftmost first."""
+    return tuple(itertools.combinations(range(-r, r + 1), r + 1))
+
+
+@lru_cache(maxsize=65536)
+def assigned_bins(num_taken: int, num_bins: int, r: int, offsets: Offsets) -> tuple[int, ...]:
+    """The bins (from 1) that stand for a width of `num_taken` of `num_bins` bins under one pattern.
+
+    At the edges, offsets outside the group are replaced by the nearest free bin inside (the lower of two), and what is
+    too much is dropped from the right, so that every assignment has `num_taken` bins.
+    """
+    base = max(num_taken - r - 1, 1)
+    wanted = [num_taken + offset for offset in offsets]
+    taken = set(range(1, base + 1)) | {number for number in wanted if 1 <= number <= num_bins}
+    for number in wanted:
+        if not 1 <= number <= num_bins:
+            free = [other for other in range(1, num_bins + 1) if other not in taken]
+            if free:
+                taken.add(min(free, key=lambda other: (abs(other - number), other)))
+    return tuple(sorted(taken)[:num_taken])
+
+
+def sharing_degree(left: IntArray, right: IntArray) -> float:
+    """How much two channel sets share (eqs): |A and B| / min(|A|, |B|); 1 for any two widths of the fixed pattern."""
+    return np.intersect1d(left, right).size / min(np.unique(left).size, np.unique(right).size)
+
+
+class Pattern(Protocol):
+    """A way to share weights between widths: the subnets that stand for a width vector."""
+
+    @property
+    def averages(self) -> bool:
+        """Whether all candidates are trained (their losses averaged) instead of the best one."""
+        ...
+
+    def candidates(self, binned: "BinnedSpace", taken: IntArray, generator: torch.Generator) -> list[Subnet]:
+        """The distinct subnets of one vector of bin counts."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocallyFree:
+    """r + 1 bins of the zone around each width are free; r = 0 is the fixed pattern.
+
+    per_group: draw `max_candidates` combinations in which every group follows a pattern of its own, instead of the
+    C(2r+1, r+1) candidates in which all groups follow the same one (3, 10, 35 for r = 1, 2, 3).
+    """
+
+    r: int = 1
+    per_group: bool = False
+    max_candidates: int = 16
+    averages: bool = False
+
+    def __post_init__(self) -> None:
+        if self.r < 0:
+            raise BinError(f"r must be 0 or more, but got {self.r}")
+        if self.num_patterns > _MOST_PATTERNS:
+            raise BinError(
+                f"r must give at most {_MOST_PATTERNS} candidates a width, but r={self.r} gives {self.num_patterns}"
+            )
+        if self.max_candidates < 1:
+            raise BinError(f"max_candidates must be at least 1, but got {self.max_candidates}")
+
+    @property
+    def num_patterns(self) -> int:
+        """C(2r+1, r+1): the number of candidates of a width inside the group."""
+        return math.comb(2 * self.r + 1, self.r + 1)
+
+    def candidates(self, binned: "BinnedSpace", taken: IntArray, generator: torch.Generator) -> list[Subnet]:
+        """One subnet a pattern, or a pattern drawn for each group; equal ones once."""
+        if self.per_group and self.r > 0:
+            shape = (self.max_candidates, len(taken))
+            drawn = torch.randint(self.num_patterns, shape, generator=generator).tolist()
+            drawn[0] = [0] * len(taken)
+        else:
+            drawn = [[number] * len(taken) for number in range(self.num_patterns)]
+        chosen = dict.fromkeys(
+            tuple(
+                assigned_bins(int(c), n, self.r, patterns(self.r)[number])
+                for c, n, number in zip(taken, binned.num_bins, row, strict=True)
+            )
+            for row in drawn
+        )
+        return [binned.subnet(bins) for bins in chosen]
+
+
+@dataclass(frozen=True)
+class Bilateral:
+    """BCNet's pattern: the leftmost and the rightmost bins both stand for a width, and both are trained.
+
+    The first bin takes the rest of the division and is part of both, so that their widths are equal.
+    """
+
+    averages: bool = True
+
+    def candidates(self, binned: "BinnedSpace", taken: IntArray, generator: torch.Generator) -> list[Subnet]:
+        """The two sides; one where they are the same."""
+        left = tuple(tuple(range(1, int(c) + 1)) for c in taken)
+        right = tuple((1, *range(n - int(c) + 2, n + 1)) for c, n in zip(taken, binned.num_bins, strict=True))
+        return [binned.subnet(bins) for bins in dict.fromkeys((left, right))]
+
+
+class BinnedSpace:
+    """A width space seen through its bins: bin numbers in, subnets out."""
+
+    def __init__(self, space: WidthSpace, bins: Bins) -> None:
+        names = [group.name for group in space.groups]
+        if [group.name for group in bins.groups] != names:
+            raise BinError("bins must belong to the width space: build them with flops_sensitive_bins(space, ...)")
+        self.space, self.bins = space, bins
+        self.num_bins: list[int] = bins.num_bins.tolist()
+        self._edges = [
+            _unit_edges(b.first, b.size, g.channels, g.divisor) for b, g in zip(bins.groups, space.groups, strict=True)
+        ]
+        self._units = [
+            [np.arange(low, high, dtype=np.int64) for low, high in zip([0, *edges], edges, strict=False)]
+            for edges in self._edges
+        ]
+        """Per group, the units of each bin; number 0, before the first, has none."""
+
+    def subnet(self, bins: tuple[tuple[int, ...], ...]) -> Subnet:
+        """The subnet that keeps these bins of each group."""
+        kept = (np.concatenate([of_bin[n] for n in numbers]) for numbers, of_bin in zip(bins, self._units, strict=True))
+        return Subnet(tuple(kept))
+
+    def leftmost(self, taken: IntArray) -> Subnet:
+        """The fixed pattern's subnet."""
+        units = [edges[int(c)] for c, edges in zip(taken, self._edges, strict=True)]
+        return Subnet(tuple(np.arange(n, dtype=np.int64) for n in units))
+
+
+def _unit_edges(first: int, size: int, channels: int, divisor: int) -> list[int]:
+    """Where bins begin and end, counted in units: 10 channels in bins of 3 gives 0, 4, 7, 10."""
+    return [0, *(edge // divisor for edge in range(first, channels + 1, size))]
+
+
+def check_pattern(pattern: Pattern, bins: Bins) -> None:
+    """A zone must be smaller than some group, or the pattern has no freedom anywhere."""
+    if isinstance(pattern, LocallyFree) and pattern.r > 0 and pattern.r >= int(bins.num_bins.max()):
+        raise BinError(
+            f"`r < number of bins` must hold for at least one group, but got r={pattern.r} and at most "
+            f"{int(bins.num_bins.max())} bins; lower r or beta"
+        )

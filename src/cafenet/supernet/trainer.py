@@ -1,0 +1,338 @@
+"""A training of a supernet as a loop of steps: what a step does, and what a checkpoint holds and must agree with."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+from torch.utils.data import DataLoader, Dataset
+
+from cafenet.common.run_log import Journal
+from cafenet.common.user_code import UserPart
+from cafenet.errors import TrainingError
+from cafenet.modules.calling import expect_values
+from cafenet.space.importance import constants
+from cafenet.space.layout import cuts
+from cafenet.supernet.supernet import (
+    Batch,
+    LossFunction,
+    Pick,
+    Supernet,
+    checkpointing_error,
+    same_randomness,
+    unreduced,
+)
+from cafenet.training.batch_feed import Feed
+from cafenet.training.checkpoint import restoring
+from cafenet.training.config import TrainConfig
+from cafenet.training.distillation import Distillation, Teacher
+from cafenet.training.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
+from cafenet.training.losses import check_target, loss_by_name
+from cafenet.training.optimizers import build_optimizer, learning_rate
+from cafenet.training.process_group import Processes
+
+
+class Trainer(SteppedTraining):
+    """One training: the state that a checkpoint holds, and the loop over it."""
+
+    def __init__(
+        self,
+        supernet: Supernet,
+        data: Dataset[Any] | DataLoader[Any],
+        config: TrainConfig,
+        loss: str | LossFunction,
+        directory: Path | None,
+        team: Processes,
+        name: str,
+        teacher: nn.Module | None = None,
+    ) -> None:
+        feed = Feed(
+            data,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            rank=team.rank,
+            world_size=team.size,
+            accumulate=config.accumulate,
+            num_workers=config.num_workers,
+        )
+        super().__init__(feed, team, config.epochs, config.checkpoint_every)
+        self.supernet, self.config, self.directory = supernet, config, directory
+        self.checkpoint = None if directory is None else directory / f"{name}.pt"
+        self.loss_name = loss if isinstance(loss, str) else None
+        expect_values(supernet, TrainingError)
+        if not isinstance(loss, str):
+            named_loss(loss, config)
+            loss = UserPart(loss, "the loss", self._place)
+        self.loss_fn = named_loss(loss, config)
+        self.teacher: Teacher | None = None
+        """Whose outputs are learned, too."""
+        self.has_own_teacher = teacher is None
+        """The network that the supernet begins with, kept with the checkpoint: at the second start it is gone."""
+        if config.distill is not None:
+            self.teacher = Teacher(supernet.model if teacher is None else teacher, supernet.device)
+            self.loss_fn = Distillation(loss, config.distill, config.label_smoothing)
+        self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise TrainingError("a model must have parameters to train, but all of its have requires_grad False")
+        self.optimizer = build_optimizer(config.optimizer, self.parameters)
+        self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
+        self.output: Any = None
+        """The whole network's output for one batch, once it has been seen to work."""
+
+    def run(self, journal: Journal, max_steps: int | None) -> TrainResult:
+        """Train from wherever the checkpoint stands to the end."""
+        supernet, config = self.supernet, self.config
+        if config.channels_last:
+            supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        supernet.train()
+        supernet.reduce = self.team.mean
+        self._restore()
+        self.optimizer.zero_grad(set_to_none=True)
+        try:
+            return self._run_steps(journal, max_steps)
+        finally:
+            supernet.reduce = unreduced
+
+    def _train_step(self, batches: list[Any]) -> tuple[Pick, float]:
+        """One optimiser step; a loss that is not finite ends the training before it does harm."""
+        batches = [self._to_device(batch) for batch in batches]
+        self._check_batches(batches)
+        batches = [self._taught(batch) for batch in batches]
+        lr = self._set_learning_rate()
+        is_random = self.step < self.config.random_share * self.total_steps
+        losses = []
+        for taken in self._widths():
+            with self._autocast():
+                pick = self.supernet.pick(batches, self.loss_fn, taken=taken, random_candidate=is_random)
+            for batch in batches:
+                with self._autocast():
+                    part = self.supernet.loss(batch, pick, self.loss_fn)
+                losses.append(part.detach().double().cpu())
+                self._backward(part / len(batches))
+        loss = float(self.team.mean(torch.stack(losses).mean()))
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss must stay finite, but is {loss} at step {self.step + 1} (learning rate {lr:g}); "
+                "lower the learning rate or clip gradients" + self._kept_checkpoint()
+            )
+        statistics = [buffer for buffer in self.supernet.buffers() if buffer.is_floating_point()]
+        self.team.average([*(parameter.grad for parameter in self.parameters), *statistics])
+        if self.config.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.last_loss = loss
+        return pick, lr
+
+    def _widths(self) -> list[Any]:
+        """One sampled width, or the widest, the smallest and some sampled ones."""
+        band, spread = self.config.flops_band, self.config.spread
+        if band == "budgets":  # none is known here
+            band = None
+        if not self.config.sandwich:
+            return [self.supernet.sample(band, spread)]
+        num_bins = self.supernet.binned.bins.num_bins
+        return [num_bins, num_bins * 0 + 1, *(self.supernet.sample(band, spread) for _ in range(self.config.sandwich))]
+
+    def _backward(self, loss: Tensor) -> None:
+        try:
+            self.scaler.scale(loss).backward()
+        except (torch.utils.checkpoint.CheckpointError, RuntimeError) as error:
+            if _from_checkpointing(error):
+                raise checkpointing_error() from error
+            raise
+
+    def _autocast(self) -> torch.autocast:
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.config.amp or "", torch.bfloat16)
+        return torch.autocast(self.supernet.device.type, dtype=dtype, enabled=self.config.amp is not None)
+
+    def _set_learning_rate(self) -> float:
+        epoch = self.step / self.feed.steps_per_epoch
+        lr = learning_rate(self.config.schedule, self.config.optimizer.lr, epoch, self.config.epochs)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        return lr
+
+    def _to_device(self, batch: Any) -> Batch:
+        if not isinstance(batch, (list, tuple)) or len(batch) != 2:
+            raise TrainingError(f"a batch must be a pair (inputs, target), but got {type(batch).__name__}")
+        device = self.supernet.device
+
+        def move(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            if self.config.channels_last and leaf.ndim == 4:
+                return leaf.to(device, memory_format=torch.channels_last)
+            return leaf.to(device)
+
+        inputs, target = tree_map(move, tuple(batch))
+        return inputs, target
+
+    def _taught(self, batch: Batch) -> Batch:
+        """With what a teacher says of it, if there is one."""
+        if self.teacher is None:
+            return batch
+        with self._autocast():
+            return self.teacher.teach(batch)
+
+    def _check_batches(self, batches: list[Batch]) -> None:
+        """Labels that do not fit are said before they are trained on, a model that cannot be trained at the start."""
+        is_first = self.output is None
+        if is_first:
+            self.output = self._first_output(batches[0])
+        if self.loss_name is not None:
+            for _, target in batches:
+                check_target(self.loss_name, self.output, target)
+        if is_first:
+            self._try_backward(self._taught(batches[0]))
+
+    def _first_output(self, batch: Batch) -> Any:
+        """The output of the whole network, without a trace."""
+        try:
+            with torch.no_grad(), same_randomness(self.supernet.device), self._autocast():
+                return self.supernet._run(batch[0], self.supernet.full_cuts())
+        except ValueError as error:
+            if "more than 1 value per channel" in str(error):
+                raise TrainingError(
+                    f"batch norm needs more than one value per channel, but a batch of {self.feed.batch_size} gives "
+                    "one; raise the batch size"
+                ) from error
+            raise
+
+    def _try_backward(self, batch: Batch) -> None:
+        """Through the narrowest subnet and back, without a trace: what checkpointing recomputes does not fit there."""
+        supernet = self.supernet
+        narrowest = supernet.binned.leftmost(supernet.binned.bins.num_bins * 0 + 1)
+        with same_randomness(supernet.device), self._autocast():
+            loss = self.loss_fn(supernet._run(batch[0], cuts(supernet.space.layout, narrowest)), batch[1])
+            if not isinstance(loss, Tensor) or loss.ndim:
+                shape = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+                raise TrainingError(f"a loss must be one number, the mean over the batch, but is {shape}")
+            if not loss.requires_grad:
+                raise TrainingError(
+                    "a loss must have a gradient, but this one does not depend on the parameters; neither the forward "
+                    "nor the loss may run under torch.no_grad or on detached tensors"
+                )
+            try:
+                torch.autograd.grad(loss, self.parameters, allow_unused=True)
+            except RuntimeError as error:
+                if _from_checkpointing(error):
+                    raise checkpointing_error() from error
+                raise
+
+    def _tell(self, journal: Journal, outcome: tuple[Pick, float], rate: float) -> None:
+        pick, lr = outcome
+        journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.0f} examples/s")
+        if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
+            journal.write(
+                self.step,
+                epoch=self.step / self.feed.steps_per_epoch,
+                loss=self.last_loss,
+                lr=lr,
+                examples_per_second=rate,
+                candidate=pick.candidate,
+                num_candidates=pick.num_candidates,
+            )
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be equal for a checkpoint to be continued."""
+        supernet = self.supernet
+        return {
+            "shapes": {name: list(tensor.shape) for name, tensor in supernet.model.state_dict().items()},
+            "bins": {group.name: [group.first, group.size] for group in supernet.binned.bins.groups},
+            "pattern": repr(supernet.pattern),
+            "choice": repr(supernet.choice),
+            "config": {
+                name: value
+                for name, value in asdict(self.config).items()
+                if name not in (*WITHOUT_EFFECT, "distill")  # which is a part of the loss
+            },
+            "loss": self._loss_identity(),
+            "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
+            "steps": self.total_steps,
+        }
+
+    def _loss_identity(self) -> str:
+        if self.loss_name is not None and self.teacher is None:
+            return self.loss_name
+        name: str = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
+        return name
+
+    def _state(self) -> dict[str, Any]:
+        """All that a run continues from; of random numbers, every process's own."""
+        return {
+            "step": self.step,
+            "last_loss": self.last_loss,
+            "model": self.supernet.model.state_dict(),
+            "constants": constants(self.supernet.space, self.supernet.model),
+            "order": torch.from_numpy(self.supernet.order),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "generator": self.supernet.generator.get_state(),
+            "rng": self._random_state(self.supernet.device),
+            "teacher": self.teacher.model.state_dict() if self.teacher is not None and self.has_own_teacher else None,
+        }
+
+    def _save(self) -> None:
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+            raise TrainingError(
+                f"the weights must stay finite, but are not after step {self.step}; lower the learning rate or clip "
+                "gradients" + self._kept_checkpoint()
+            )
+        self._keep(self.checkpoint, self._identity())
+
+    def _restore(self) -> None:
+        """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
+        torch.manual_seed(self.config.seed + self.team.rank)
+        saved = self._saved(self.checkpoint, self._identity())
+        if saved is None:
+            return
+        with restoring(self.checkpoint):
+            self._set_state(saved)
+
+    def _set_state(self, saved: Mapping[str, Any]) -> None:
+        self._set_step(saved)
+        self.supernet.model.load_state_dict(saved["model"])
+        restore_constants(self.supernet.model, saved)
+        if "order" in saved:  # which the weights are in, however it was decided
+            self.supernet.order = saved["order"].numpy()
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.scaler.load_state_dict(saved["scaler"])
+        if self.teacher is not None and self.has_own_teacher:
+            self.teacher.model.load_state_dict(saved["teacher"])
+        self.supernet.generator.set_state(saved["generator"])
+        self._set_random_state(saved["rng"], self.supernet.device)
+
+
+def restore_constants(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Buffers that `load_state_dict` leaves as they are, from a checkpoint's content; older ones do not hold them."""
+    for name, value in saved.get("constants", {}).items():
+        model.get_buffer(name).copy_(value)
+
+
+def _from_checkpointing(error: BaseException) -> bool:
+    if isinstance(error, torch.utils.checkpoint.CheckpointError):
+        return True
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.endswith("torch/utils/checkpoint.py"):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def named_loss(loss: str | LossFunction, config: TrainConfig) -> LossFunction:
+    """The function of a loss by name, or the one that was given."""
+    if isinstance(loss, str):
+        return loss_by_name(loss, label_smoothing=config.label_smoothing)
+    if not callable(loss):
+        raise TrainingError(f"loss must be a name or a function of (output, target), but is {loss!r:.60}")
+    if config.label_smoothing:
+        raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
+    return loss

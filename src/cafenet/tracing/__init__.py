@@ -1,0 +1,1 @@
+"""From a model and example inputs to its width space, by watching one run op by op."""

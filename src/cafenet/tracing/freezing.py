@@ -1,0 +1,134 @@
+"""What is kept whole before anything is checked: by kind of module, and by the user's wish."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+from torch import nn
+
+from cafenet.common.suggestions import did_you_mean
+from cafenet.errors import TraceError
+from cafenet.tracing.atoms import AtomArray, Atoms
+
+WHOLE_MODULES: dict[type[nn.Module], str] = {
+    nn.MultiheadAttention: "belongs to nn.MultiheadAttention, which derives its head size from embed_dim",
+    nn.RNNBase: "belongs to a recurrent layer, which packs its gates by hidden_size",
+    nn.RNNCellBase: "belongs to a recurrent cell, which packs its gates by hidden_size",
+}
+
+
+def freeze_whole_modules(model: nn.Module, atoms: Atoms) -> None:
+    """Freeze every dimension of modules whose code fixes the relation between their sizes."""
+    for path, module in model.named_modules():
+        for kind, reason in WHOLE_MODULES.items():
+            if isinstance(module, kind):
+                inside = {f"{path}.{name}" if path else name for name, _ in module.named_parameters()}
+                for axis in atoms.axes:
+                    if axis.tensor in inside:
+                        atoms.freeze(np.arange(axis.first, axis.first + axis.size), reason, path)
+
+
+def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) -> None:
+    """Freeze the widths that the user wants to keep; a pattern that names nothing in the model is a mistake."""
+    patterns = [freeze] if isinstance(freeze, str) else freeze
+    if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise TraceError(f"freeze must be a name pattern such as 'head' or '*.se', or several, but got {freeze!r}")
+    if not patterns:
+        return
+    layers = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
+    for pattern in patterns:
+        if not any(fnmatchcase(layer, pattern) for layer in layers):
+            near = did_you_mean(pattern, sorted(layers), cutoff=0.4)
+            raise TraceError(
+                f"freeze patterns must match a module or parameter, but {pattern!r} matches none"
+                + (f"; {near}" if near else "")
+            )
+    component = atoms.components()
+    creators = _creators(atoms, component)
+    narrow = _layers_of_one_channel(model)
+    for pattern in patterns:
+        _freeze_matches(atoms, pattern, creators, narrow, is_layer=_is_layer(model, pattern))
+    for pattern in patterns:
+        if not any(_inside(tensor, pattern) for tensor in narrow):  # whose width is fixed already
+            _expect_effect(atoms, pattern, component, creators)
+
+
+@dataclass(frozen=True, eq=False)
+class _Creator:
+    """A tensor that creates channels, and those of them that are created here first."""
+
+    tensor: str
+    label: AtomArray
+    first_here: AtomArray
+
+
+def _creators(atoms: Atoms, component: AtomArray) -> list[_Creator]:
+    taken = np.zeros(int(component.max(initial=-1)) + 1, dtype=bool)
+    starts = np.array([axis.first for axis in atoms.axes])
+    creators = []
+    for label in atoms.produced:
+        if label.size:
+            axis = atoms.axes[int(np.searchsorted(starts, label[0], side="right")) - 1]
+            creators.append(_Creator(axis.tensor, label, label[~taken[component[label]]]))
+            taken[component[label]] = True
+    return creators
+
+
+def _is_layer(model: nn.Module, name: str) -> bool:
+    """Whether that is the exact name of a parameter or of a module without others inside (parametrizations aside)."""
+    module = dict(model.named_modules()).get(name)
+    return name in dict(model.named_parameters()) or (
+        module is not None and all(child == "parametrizations" for child, _ in module.named_children())
+    )
+
+
+def _layers_of_one_channel(model: nn.Module) -> set[str]:
+    """The weights of layers that put out a single channel, which no group has: a head of one class, a map."""
+    return {
+        f"{path}.weight" if path else "weight"
+        for path, module in model.named_modules()
+        if getattr(module, "out_channels", getattr(module, "out_features", None)) == 1
+    }
+
+
+def _freeze_matches(
+    atoms: Atoms, pattern: str, creators: Sequence[_Creator], narrow: Collection[str], is_layer: bool
+) -> None:
+    """A layer's exact name freezes what it puts out; a pattern freezes groups that are named inside its matches."""
+    reason = f"is frozen by {pattern!r}"
+    inside = [each for each in creators if _inside(each.tensor, pattern)]
+    for creator in inside:
+        is_own = is_layer or creator.tensor.rpartition(".")[0] == pattern
+        atoms.freeze(creator.label if is_own else creator.first_here, reason, "")
+    if is_layer and not inside and not any(_inside(tensor, pattern) for tensor in narrow):
+        # A depthwise convolution, a norm or a PReLU: all its dimensions are those of what it is given.
+        atoms.freeze(_atoms_inside(atoms, pattern), reason, "")
+
+
+def _expect_effect(atoms: Atoms, pattern: str, component: AtomArray, creators: Sequence[_Creator]) -> None:
+    """What matches must have a width, and must not leave all widths that it has to groups named elsewhere."""
+    own = _atoms_inside(atoms, pattern)
+    if not own.size:
+        raise TraceError(f"freeze patterns must match a layer that has a width, but no match of {pattern!r} has one")
+    if any(_inside(each.tensor, pattern) for each in creators):
+        return
+    frozen = np.concatenate([np.empty(0, dtype=np.int64), *(component[freeze.atoms] for freeze in atoms.freezes)])
+    varying = np.setdiff1d(component[own], frozen)
+    sources = [each.tensor for each in creators if np.isin(component[each.label], varying).any()]
+    if sources:
+        raise TraceError(
+            f"freeze patterns must match layers that create channels, but those in the matches of {pattern!r} come "
+            f"from others, such as {sources[0]}; freeze these, or give the exact name of a layer"
+        )
+
+
+def _atoms_inside(atoms: Atoms, pattern: str) -> AtomArray:
+    axes = [np.arange(axis.first, axis.first + axis.size) for axis in atoms.axes if _inside(axis.tensor, pattern)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *axes])
+
+
+def _inside(tensor: str, pattern: str) -> bool:
+    """Whether the tensor or any module around it matches."""
+    parts = tensor.split(".")
+    return any(fnmatchcase(".".join(parts[:end]), pattern) for end in range(1, len(parts) + 1))

@@ -1,0 +1,1 @@
+"""What each operator does to the channels that flow through it."""

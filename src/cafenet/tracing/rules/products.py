@@ -1,0 +1,206 @@
+"""Convolutions and matrix products: they consume the input's channels and produce the weight's.
+
+FLOPs follow the paper and fvcore: one multiply-add is one FLOP, biases are free. A 3x3 convolution from 16 to 32
+channels on a 10x10 output costs 10*10*3*3*16*32 = 460,800.
+"""
+
+import math
+
+import numpy as np
+from torch import Tensor
+
+from cafenet.tracing.atoms import DimLabel
+from cafenet.tracing.pricing import charge_whole
+from cafenet.tracing.recording import BROADCAST, Call, Run, has_labels, raw_labels
+from cafenet.tracing.rules.elementwise import join_dim, tie_parts
+
+
+def convolution(run: Run, call: Call) -> None:
+    """Ordinary, grouped, depthwise and transposed convolutions of any rank."""
+    x, weight, bias = call.args[:3]
+    transposed, groups = call.arg("transposed"), call.arg("groups")
+    labels, kernel = run.labels(x), run.labels(weight)
+    if groups == 1:
+        incoming, out = (kernel[0], kernel[1]) if transposed else (kernel[1], kernel[0])
+        run.tie(labels[1], incoming, call)
+        run.atoms.produce(out)
+    elif groups == x.shape[1]:
+        out = _depthwise(run, call, labels[1], kernel[0], transposed)
+    else:
+        out = _grouped(run, call, labels[1], kernel, groups, transposed)
+        run.atoms.produce(kernel[1 if transposed else 0], copies=groups if transposed else 1)
+    if bias is not None:
+        run.tie(out, run.labels(bias)[0], call)
+    for label in labels[2:]:
+        run.freeze(label, "is convolved over", call)
+    run.label(call.out, (labels[0], out, *(None,) * (call.out.ndim - 2)))
+    positions = math.prod((x if transposed else call.out).shape[2:])
+    constant = positions * math.prod(weight.shape[2:])
+    run.cost(constant, (x.shape[0], labels[0]), (weight.shape[0], kernel[0]), (weight.shape[1], kernel[1]))
+
+
+def _depthwise(run: Run, call: Call, channels: DimLabel, kernel: DimLabel, transposed: bool) -> DimLabel:
+    """Each channel has its own filter (or `multiplier` of them), so it keeps its identity."""
+    multiplier = call.out.shape[1] // call.args[0].shape[1]
+    out = None if channels is None else np.repeat(channels, multiplier)
+    run.tie(channels if transposed else out, kernel, call)
+    return out
+
+
+def _grouped(
+    run: Run, call: Call, channels: DimLabel, kernel: tuple[DimLabel, ...], groups: int, transposed: bool
+) -> DimLabel:
+    """The number of groups stays, so the i-th channels of all groups go together, on both sides."""
+    x = call.args[0]
+    first = tie_parts(run, call, channels, x.shape[1] // groups)
+    if transposed:
+        run.tie(None if first is None else np.tile(first, groups), kernel[0], call)
+        out = kernel[1]
+    else:
+        run.tie(first, kernel[1], call)
+        out = tie_parts(run, call, kernel[0], call.out.shape[1] // groups)
+    return None if out is None else np.tile(out, groups)
+
+
+def linear(run: Run, call: Call) -> None:
+    """`x @ w.T + b`."""
+    x, weight = call.args[:2]
+    labels, (out, incoming) = run.labels(x), run.labels(weight)
+    _product(run, call, labels[-1], incoming, out)
+    if len(call.args) > 2 and call.args[2] is not None:
+        run.tie(out, run.labels(call.args[2])[0], call)
+    run.label(call.out, (*labels[:-1], out))
+    rows = list(zip(x.shape[:-1], labels[:-1], strict=True))
+    run.cost(1, *rows, (weight.shape[1], incoming), (weight.shape[0], out))
+
+
+def mm(run: Run, call: Call) -> None:
+    """`a @ b`: the shared dimension meets, the outer ones pass."""
+    _matrix_product(run, call, *call.args[:2])
+
+
+def addmm(run: Run, call: Call) -> None:
+    """`bias + a @ b`."""
+    _matrix_product(run, call, *call.args[1:3])
+    bias, labels = call.args[0], run.labels(call.out)
+    for dim in range(-bias.ndim, 0):
+        if bias.shape[dim] > 1:
+            run.tie(labels[dim], run.labels(bias)[dim], call)
+
+
+def _matrix_product(run: Run, call: Call, a: Tensor, b: Tensor) -> None:
+    (rows, left), (right, columns) = run.labels(a), run.labels(b)
+    _product(run, call, left, right, rows if _is_weight(run, a) and not _is_weight(run, b) else columns)
+    run.label(call.out, (rows, columns))
+    run.cost(1, (a.shape[0], rows), (a.shape[1], left if left is not None else right), (b.shape[1], columns))
+
+
+def _product(run: Run, call: Call, left: DimLabel, right: DimLabel, produced: DimLabel) -> None:
+    run.tie(left, right, call)
+    run.atoms.produce(produced)
+
+
+def _is_weight(run: Run, matrix: Tensor) -> bool:
+    """Whether the last two dimensions are two of one parameter; those of an activation are not."""
+    labels = run.labels(matrix)[-2:]
+    rows, columns = (None if label is None else run.atoms.axis_of(label) for label in labels)
+    return rows is not None and columns is not None and rows.tensor == columns.tensor and rows.dim != columns.dim
+
+
+def mv(run: Run, call: Call) -> None:
+    """A matrix times a vector, which spectral norm does with weights."""
+    (rows, columns), (vector,) = run.labels(call.args[0]), run.labels(call.args[1])
+    run.tie(columns, vector, call)
+    if _is_weight(run, call.args[0]):
+        run.atoms.produce(rows)
+    run.label(call.out, (rows,))
+    inner = columns if columns is not None else vector
+    run.cost(1, (call.args[0].shape[0], rows), (call.args[0].shape[1], inner))
+
+
+def dot(run: Run, call: Call) -> None:
+    """The product of two vectors: all their channels end in one number."""
+    (left,), (right,) = run.labels(call.args[0]), run.labels(call.args[1])
+    run.tie(left, right, call)
+    run.atoms.mix(left)
+    run.atoms.mix(right)
+    run.cost(1, (call.args[0].shape[0], left if left is not None else right))
+
+
+def bmm(run: Run, call: Call) -> None:
+    """`a @ b` per sample: with a weight, with a matrix that has no channels, or, in attention, of two activations.
+
+    A weight that all samples share is how a linear layer runs on an input that is not contiguous; one weight per entry
+    of the batch is a layer of experts. A matrix without channels mixes places: the adjacency of a dense graph network.
+    """
+    a, b = call.args[:2]
+    weight_a, weight_b = _is_weight(run, a), _is_weight(run, b)
+    (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
+    is_attention = _is_of_attention(a) or _is_of_attention(b) or (left is not None and right is not None)
+    if not (weight_a or weight_b) and is_attention:
+        batched(run, call)
+        return
+    run.tie(left, right, call)
+    if weight_a or weight_b:
+        run.atoms.produce(columns if weight_b else rows)
+    if (weight_a and _is_shared(a)) or (weight_b and _is_shared(b)):
+        batch = batch_a if weight_b else batch_b
+    else:
+        batch = join_dim(run, call, [raw_labels(a)[0], raw_labels(b)[0]])
+        batch = None if batch is BROADCAST else batch
+    run.label(call.out, (batch, rows, columns))
+    inner = left if left is not None else right
+    run.cost(1, (a.shape[0], batch), (a.shape[1], rows), (a.shape[2], inner), (b.shape[2], columns))
+
+
+def _is_shared(matrix: Tensor) -> bool:
+    return matrix.shape[0] == 1 or matrix.stride(0) == 0
+
+
+def grouped_mm(run: Run, call: Call) -> None:
+    """Rows sorted by expert times the experts' weights: `(rows, in) x (experts, in, out)`."""
+    a, b = call.args[:2]
+    labels_a, labels_b = run.labels(a), run.labels(b)
+    if a.ndim != 2 or b.ndim != 3:
+        batched(run, call)
+        return
+    run.freeze(labels_b[0], "is a number of experts", call)
+    for label in (labels_a[1], labels_b[2]):
+        _tie_neighbours(run, call, label, 16 // a.element_size())  # the kernel takes rows of whole 16 bytes
+    _product(run, call, labels_a[1], labels_b[1], labels_b[2])
+    bias = call.arg("bias")
+    if bias is not None:
+        run.tie(labels_b[2], run.labels(bias)[-1], call)
+    run.label(call.out, (labels_a[0], labels_b[2]))
+    run.cost(1, (a.shape[0], labels_a[0]), (a.shape[1], labels_a[1]), (b.shape[2], labels_b[2]))
+
+
+def _tie_neighbours(run: Run, call: Call, label: DimLabel, number: int) -> None:
+    if label is not None:
+        run.tie(label[::number].repeat(number)[: label.size], label, call)
+
+
+_ATTENTION = "_cafenet_attention"
+
+
+def _is_of_attention(tensor: Tensor) -> bool:
+    return hasattr(tensor, _ATTENTION)
+
+
+def pass_attention_on(call: Call) -> None:
+    """Remember which tensors are made from scores of attention, until these meet something with channels."""
+    if any(has_labels(out) for out in call.outputs):
+        return
+    if any(_is_of_attention(tensor) for tensor in call.tensors):
+        for out in call.outputs:
+            setattr(out, _ATTENTION, True)
+
+
+def batched(run: Run, call: Call) -> None:
+    """Products of two activations are attention in practice, with head sizes written into the code: keep them whole."""
+    for tensor in call.tensors:
+        for label in run.labels(tensor):
+            run.freeze(label, "is a factor of a batched matrix product (attention), whose sizes stay", call)
+    for out in call.outputs:
+        setattr(out, _ATTENTION, True)
+    charge_whole(run, call)

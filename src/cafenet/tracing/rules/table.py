@@ -1,0 +1,198 @@
+"""The table of op rules: a new op is one entry here, one rule function beside it, and one small test.
+
+Keys are aten ops, without the overload (`aten.cat`) or with it (`aten.cat.default`, which goes first). Ops that
+PyTorch itself tags as pointwise need no entry. What has no entry freezes whatever flows into it: never a guess.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from cafenet.errors import TraceError
+from cafenet.tracing.pricing import priced
+from cafenet.tracing.recording import Call, Rule, Run, has_labels
+from cafenet.tracing.rules import elementwise, norms, products, reductions, shapes
+
+aten = torch.ops.aten
+
+
+def _ops(rule: Rule, names: str) -> dict[Any, Rule]:
+    """The same rule for several aten ops; those that this version of PyTorch does not have are left out."""
+    return {getattr(aten, name): rule for name in names.split() if hasattr(aten, name)}
+
+
+DEFAULT_RULES: dict[Any, Rule] = {
+    # products
+    aten.convolution: products.convolution,
+    aten.linear: products.linear,
+    aten.mm: products.mm,
+    aten.addmm: products.addmm,
+    aten.bmm: products.bmm,
+    aten.mv: products.mv,
+    **_ops(products.dot, "dot vdot"),
+    **_ops(products.grouped_mm, "_grouped_mm"),
+    **_ops(
+        products.batched,
+        "baddbmm _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention",
+    ),
+    # normalisations
+    **_ops(
+        norms.batch_norm,
+        "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_with_update "
+        "_batch_norm_no_update cudnn_batch_norm miopen_batch_norm",
+    ),
+    **_ops(norms.layer_norm, "native_layer_norm _fused_rms_norm"),
+    aten.native_group_norm: norms.group_norm,
+    aten._weight_norm_interface: norms.weight_norm,
+    # elementwise without the tag, and what looks like its input
+    **_ops(
+        elementwise.elementwise,
+        "hardswish hardswish_ hardsigmoid_ hardtanh hardtanh_ _prelu_kernel copy_ native_dropout rrelu_with_noise "
+        "softplus log_sigmoid_forward",
+    ),
+    **_ops(
+        elementwise.carry,
+        "zeros_like ones_like full_like empty_like rand_like randn_like bernoulli bernoulli_ uniform_ normal_ zero_ "
+        "fill_ detach detach_ alias lift_fresh contiguous _to_copy _conj",
+    ),
+    aten.glu: elementwise.glu,
+    # shapes
+    **_ops(shapes.restride, "as_strided as_strided_"),
+    **_ops(shapes.fresh, "zeros ones empty full rand randn new_zeros new_ones new_empty new_full"),
+    aten.view.default: shapes.reshape,
+    **_ops(shapes.reshape, "_unsafe_view reshape _reshape_alias"),
+    aten.permute: shapes.permute,
+    **_ops(shapes.transpose, "transpose t"),
+    aten.unsqueeze: shapes.unsqueeze,
+    aten.squeeze: shapes.squeeze,
+    aten.expand: shapes.expand,
+    aten.repeat: shapes.repeat,
+    aten.cat: shapes.cat,
+    aten.stack: shapes.stack,
+    **_ops(shapes.split, "split split_with_sizes unsafe_split"),
+    aten.slice: shapes.slice_dim,
+    **_ops(shapes.drop_dim, "select unbind"),
+    aten.flip: shapes.flip,
+    aten.roll: shapes.roll,
+    aten.constant_pad_nd: shapes.pad,
+    aten.index.Tensor: shapes.index,
+    aten.index_select: shapes.index_select,
+    aten.embedding: shapes.embedding,
+    **_ops(shapes.index_add, "index_add index_add_"),
+    aten.gather: shapes.gather,
+    aten.unfold: shapes.unfold,
+    aten.view_as_real: shapes.view_as_real,
+    aten.view_as_complex: shapes.view_as_complex,
+    **_ops(shapes.channel_shuffle, "native_channel_shuffle channel_shuffle"),
+    aten.pixel_shuffle: shapes.pixel_shuffle,
+    aten.pixel_unshuffle: shapes.pixel_unshuffle,
+    # reductions and space
+    **_ops(
+        reductions.reduction,
+        "sum mean amax amin prod var std var_mean std_mean linalg_vector_norm norm logsumexp",
+    ),
+    **dict.fromkeys([aten.max.dim, aten.min.dim, aten.argmax, aten.argmin], reductions.picking_reduction),
+    **dict.fromkeys([aten.max.default, aten.min.default], reductions.reduction),
+    **_ops(reductions.along, "_softmax _log_softmax _safe_softmax softmax log_softmax cumsum"),
+    **_ops(
+        reductions.over_space(1),
+        "max_pool1d avg_pool1d adaptive_max_pool1d upsample_nearest1d upsample_linear1d _upsample_nearest_exact1d "
+        "reflection_pad1d replication_pad1d",
+    ),
+    **_ops(
+        reductions.over_space(2),
+        "_adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d max_pool2d_with_indices mkldnn_max_pool2d "
+        "upsample_nearest2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa _upsample_bicubic2d_aa "
+        "_upsample_nearest_exact2d reflection_pad2d replication_pad2d",
+    ),
+    **_ops(
+        reductions.over_space(3),
+        "_adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d max_pool3d_with_indices upsample_nearest3d "
+        "upsample_trilinear3d _upsample_nearest_exact3d reflection_pad3d replication_pad3d",
+    ),
+    aten.im2col: reductions.im2col,
+    aten.col2im: reductions.col2im,
+    **_ops(reductions.grid_sampler, "grid_sampler_2d grid_sampler_3d"),
+    **_ops(reductions.fourier, "_fft_r2c _fft_c2c _fft_c2r"),
+    **_ops(reductions.ranked, "topk"),
+}
+
+
+def unknown(run: Run, call: Call) -> None:
+    """No rule: whatever flows in is kept whole."""
+    for tensor in call.tensors:
+        for label in run.labels(tensor):
+            run.freeze(
+                label,
+                f"flows into {call.func}, which has no rule; give one with trace(..., rules={{torch.ops."
+                f"{call.func.overloadpacket}: rule}})",
+                call,
+            )
+
+
+class RuleTable:
+    """Finds the rule of an op: the user's own first, then ours, then PyTorch's pointwise tag.
+
+    It also holds the two rules that are about no op: whether sizes that the code takes from attributes follow channels,
+    and which outputs of the model keep their sizes (see `outputs`).
+    """
+
+    def __init__(
+        self,
+        extra: Mapping[Any, Rule] | None = None,
+        *,
+        note_sizes: bool = True,
+        output_paths: tuple[str, ...] = (),
+    ) -> None:
+        self.note_sizes, self.output_paths = note_sizes, output_paths
+        extra = {} if extra is None else extra
+        if not isinstance(extra, Mapping):
+            raise TraceError(f"rules must be a dict from ops to functions rule(run, call), but got {extra!r}")
+        for key, rule in extra.items():
+            if not isinstance(key, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or not callable(rule):
+                raise TraceError(
+                    "rules must map ops such as torch.ops.aten.cat or torch.ops.aten.cat.default to functions "
+                    f"rule(run, call), but got {key!r}: {rule!r}"
+                )
+        self._rules: dict[Any, Rule] = {**DEFAULT_RULES, **extra}
+        self._found: dict[Any, Rule] = {}
+
+    def __call__(self, func: torch._ops.OpOverload) -> Rule:
+        if func not in self._found:
+            self._found[func] = _with_attention(self._find(func))
+        return self._found[func]
+
+    def _find(self, func: torch._ops.OpOverload) -> Rule:
+        for key in (func, func.overloadpacket):
+            if key in self._rules:
+                return priced(func, _unless_unlabelled(self._rules[key]), freezes=False)
+        if torch.Tag.pointwise in func.tags:
+            return _unless_unlabelled(elementwise.elementwise)
+        return priced(func, unknown, freezes=True)
+
+
+def _with_attention(rule: Rule) -> Rule:
+    def followed(run: Run, call: Call) -> None:
+        rule(run, call)
+        products.pass_attention_on(call)
+
+    return followed
+
+
+_ALWAYS = {
+    *(products.convolution, products.linear, products.mm, products.addmm, products.bmm, products.batched),  # priced
+    shapes.fresh,
+    shapes.expand,  # what it blows up may be blown up to the size of something that varies
+}
+
+
+def _unless_unlabelled(rule: Rule) -> Rule:
+    """Most ops on most tensors carry nothing: skip their rules."""
+
+    def quick(run: Run, call: Call) -> None:
+        if any(has_labels(tensor) for tensor in call.tensors):
+            rule(run, call)
+
+    return rule if rule in _ALWAYS else quick

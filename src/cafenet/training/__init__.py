@@ -1,0 +1,1 @@
+"""What all trainings share: the loop, batches, optimisers, losses, checkpoints, processes."""

@@ -1,0 +1,235 @@
+"""Batches in an order that depends on seed, epoch and step alone, so that any run can be resumed or sharded exactly.
+
+One step of the training takes `num_parts` micro-batches, spread over processes and accumulation: two processes with one
+micro-batch each see what one process that accumulates two sees.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
+
+from cafenet.common.interrupts import worker_start
+from cafenet.errors import DataError, TrainingError, first_line
+
+
+@runtime_checkable
+class DrawnExamples(Protocol):
+    """A data set that is handed the chance of its examples as numbers, so that not every one has to be seeded."""
+
+    num_draws: int
+    """Numbers that an example takes."""
+
+    def take(self, indices: Sequence[int], draws: torch.Tensor) -> list[Any]:
+        """These examples; `draws` has a row of numbers between 0 and 1 for each."""
+
+
+class Feed:
+    """Micro-batches of a data set for one process."""
+
+    def __init__(
+        self,
+        data: Dataset[Any] | DataLoader[Any],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        accumulate: int = 1,
+        num_workers: int = 0,
+    ) -> None:
+        """A DataLoader lends its data set, batch size, collate function and workers; the order is always ours."""
+        collate: Callable[[list[Any]], Any] = default_collate
+        if isinstance(data, DataLoader):
+            batch_size, num_workers, collate = _loader_batch_size(data), data.num_workers, data.collate_fn
+            data = data.dataset
+        self._num_parts, self._rank, self._accumulate = world_size * accumulate, rank, accumulate
+        self.batch_size, self._seed = batch_size, seed
+        self._dataset, self._num_workers, self._collate = data, num_workers, collate
+        self._size = size = _length(data)
+        self.steps_per_epoch = size // (batch_size * self._num_parts)
+        if size == 0:
+            raise TrainingError("training data must hold at least one example, but is empty")
+        if self.steps_per_epoch == 0:
+            raise TrainingError(
+                f"training data must fill one step of {self._num_parts} x {batch_size} examples, but has {size}; "
+                "lower the batch size"
+            )
+
+    def epoch(self, epoch: int, first_step: int = 0) -> Iterator[list[Any]]:
+        """The steps of an epoch from `first_step` on, each a list of this process's micro-batches."""
+        order = np.random.default_rng((self._seed, epoch)).permutation(self._size)
+        chunks: list[list[int]] = []
+        for step in range(first_step, self.steps_per_epoch):
+            for part in range(self._rank * self._accumulate, (self._rank + 1) * self._accumulate):
+                start = (step * self._num_parts + part) * self.batch_size
+                chunks.append(order[start : start + self.batch_size].tolist())
+        loader: DataLoader[Any] = DataLoader(
+            SeededBatches(self._dataset, self._collate, self._seed, epoch),
+            batch_size=None,
+            sampler=chunks,
+            num_workers=self._num_workers,
+            worker_init_fn=worker_start(),
+            generator=torch.Generator().manual_seed(self._seed),
+        )
+        micro = iter(loader)
+        for _ in range(first_step, self.steps_per_epoch):
+            yield [next(micro) for _ in range(self._accumulate)]
+
+
+class SeededBatches(Dataset[Any]):
+    """Whole batches; augmentations draw numbers that depend on seed, epoch and example, not on what was drawn before.
+
+    The collate function draws too where it mixes examples; its numbers go on from those of the batch's last example.
+    """
+
+    def __init__(self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], seed: int, epoch: int) -> None:
+        self._dataset, self._seed, self._epoch = dataset, seed, epoch
+        self._collate = collate_examples if collate is default_collate else collate
+
+    def __getitem__(self, indices: Sequence[int]) -> Any:
+        with _same_randomness():
+            return self._collate(self._examples(indices))
+
+    def _examples(self, indices: Sequence[int]) -> list[Any]:
+        if isinstance(self._dataset, DrawnExamples):
+            self._seed_all(indices[-1])
+            draws = draw_uniform((self._seed, self._epoch), indices, self._dataset.num_draws)
+            return self._dataset.take(indices, draws)
+        examples = []
+        for index in indices:
+            self._seed_all(index)
+            examples.append(self._dataset[index])
+        return examples
+
+    def _seed_all(self, index: int) -> None:
+        seed = int(np.random.SeedSequence((self._seed, self._epoch, index)).generate_state(1)[0])
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPU's dropout, too
+        random.seed(seed)
+        np.random.seed(seed)
+
+
+def collate_examples(examples: list[Any]) -> Any:
+    """A batch of examples; those that cannot be put together are named with their remedy."""
+    try:
+        return default_collate(examples)
+    except (TypeError, RuntimeError) as error:
+        raise DataError(_mismatch(examples) or f"examples must go into batches, but: {first_line(error)}") from error
+
+
+def _mismatch(examples: list[Any]) -> str:
+    """Why examples do not go into one batch, where it is a usual reason."""
+    columns = list(zip(*map(tree_leaves, examples), strict=False))
+    for column in columns:
+        kind = type(column[0])
+        if not isinstance(column[0], (torch.Tensor, np.ndarray, np.generic, int, float, str, bytes)):
+            return (
+                f"examples must be made of tensors, arrays, numbers and texts, but one holds a {kind.__module__}."
+                f"{kind.__name__}; give the data set a transform, such as torchvision.transforms.ToTensor()"
+            )
+        shapes = sorted({tuple(each.shape) for each in column if isinstance(each, (torch.Tensor, np.ndarray))})
+        if len(shapes) > 1:
+            return (
+                f"examples of a batch must have one shape, but some are {list(shapes[0])} and others "
+                f"{list(shapes[1])}; resize or pad them in the data set, or pass a DataLoader with a collate_fn"
+            )
+    return ""
+
+
+def draw_uniform(seed: tuple[int, ...], indices: Sequence[int], count: int) -> torch.Tensor:
+    """`count` numbers in [0, 1) for every index, which depend on seed and index alone (SplitMix64 of a counter)."""
+    start = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+    rows = np.asarray(indices, dtype=np.uint64)[:, None]
+    counter = rows * np.uint64(count) + np.arange(1, count + 1, dtype=np.uint64)
+    mixed = start + counter * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return torch.from_numpy((mixed >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24))
+
+
+@contextmanager
+def _same_randomness() -> Iterator[None]:
+    """What is drawn inside does not show outside."""
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        np.random.set_state(states[2])
+
+
+def _length(data: Any) -> int:
+    """The number of examples; data without one cannot be put in order."""
+    if isinstance(data, IterableDataset) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        raise TrainingError("training data must be a map-style data set (with a length), or a DataLoader of one")
+    return len(data)
+
+
+def is_map_style(data: Any) -> bool:
+    """Whether these are examples by number, as a DataLoader takes them, and no batches.
+
+    A list may be either; it holds examples where its first target is one number: `[(image, 3), ...]`.
+    """
+    if isinstance(data, (DataLoader, IterableDataset)) or not hasattr(data, "__len__"):
+        return False
+    if not isinstance(data, (list, tuple)):
+        return hasattr(data, "__getitem__")
+    target = data[0][-1] if data and isinstance(data[0], (list, tuple)) and data[0] else None
+    return isinstance(target, (int, float, np.number)) or (isinstance(target, torch.Tensor) and target.ndim == 0)
+
+
+class Listed(Dataset[Any]):
+    """Anything with a length and examples by number, a list for instance, as a data set."""
+
+    def __init__(self, examples: Any) -> None:
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._examples[index]
+
+
+def as_dataset(data: Any) -> Any:
+    """Training data as what every reader takes for examples; a `Feed` would take a list of them, too."""
+    is_listed = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    return Listed(data) if is_listed and not isinstance(data, (Dataset, DataLoader)) else data
+
+
+def takes_all(sampler: Any, num_examples: int) -> bool:
+    """Whether a sampler takes every example once, in whatever order."""
+    return isinstance(sampler, DistributedSampler) or (
+        isinstance(sampler, (SequentialSampler, RandomSampler))
+        and not getattr(sampler, "replacement", False)
+        and len(sampler) == num_examples
+    )
+
+
+def _loader_batch_size(loader: DataLoader[Any]) -> int:
+    """A loader's batch size; it must take all examples, because the order is ours and a sampler would be lost."""
+    size = _length(loader.dataset)
+    if loader.batch_size is None:
+        raise TrainingError("a DataLoader must make batches of one size, but has batch_size None or a batch_sampler")
+    sampler = loader.sampler
+    if not takes_all(sampler, size):
+        raise TrainingError(
+            f"a DataLoader must take every example once, but has a {type(sampler).__name__}; the order is made "
+            "anew from the seed, so pass the examples that it stands for as a torch.utils.data.Subset"
+        )
+    return loader.batch_size

@@ -1,0 +1,150 @@
+"""The loop that all trainings share: steps in order, checkpoints, and a stop in good order in every process."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from cafenet.common.interrupts import Stopped, graceful_stop
+from cafenet.common.run_files import gone
+from cafenet.common.run_log import Journal
+from cafenet.common.user_code import items_of, user_code
+from cafenet.training.batch_feed import Feed
+from cafenet.training.checkpoint import read_checkpoint, write_checkpoint
+from cafenet.training.process_group import Processes
+
+WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
+"""Options that a resumed run may change: what is learned does not depend on them."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How the training ended."""
+
+    steps: int
+    last_loss: float
+    finished: bool
+
+
+class SteppedTraining(ABC):
+    """A training from wherever its checkpoint stands to its last step."""
+
+    def __init__(self, feed: Feed, team: Processes, epochs: float, checkpoint_every: int) -> None:
+        self.feed, self.team = feed, team
+        self.total_steps = max(1, round(epochs * feed.steps_per_epoch))
+        self.step = 0
+        self.last_loss = math.nan
+        self.checkpoint: Path | None = None
+        """The file that the training is kept in."""
+        self._checkpoint_every = checkpoint_every
+
+    @abstractmethod
+    def _train_step(self, batches: list[Any]) -> Any:
+        """One optimiser step; returns what `_tell` says of it."""
+
+    @abstractmethod
+    def _tell(self, journal: Journal, outcome: Any, rate: float) -> None:
+        """Show and log a step; `rate` is examples per second over all processes."""
+
+    @abstractmethod
+    def _save(self) -> None:
+        """Write a checkpoint."""
+
+    @abstractmethod
+    def _state(self) -> dict[str, Any]:
+        """All that a run continues from; of random numbers, every process's own."""
+
+    def _saved(self, checkpoint: Path | None, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """What to continue from, in every process what the first has; None begins anew.
+
+        Only the first one's disk is read, and without a checkpoint the others begin with the first one's state.
+        """
+        saved = None
+        if checkpoint is not None and self.team.is_first:
+            saved = read_checkpoint(checkpoint, identity)
+        if self.team.size > 1:
+            start = self._state()  # asks every process
+            saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
+        return saved
+
+    def _keep(self, checkpoint: Path | None, identity: dict[str, Any]) -> None:
+        """Write what `_saved` will give; only the first process does."""
+        if checkpoint is None:
+            return
+        state = self._state()  # asks every process
+        if self.team.is_first:
+            if not checkpoint.parent.is_dir():  # it was made for the log
+                raise gone(checkpoint.parent)
+            write_checkpoint(checkpoint, {"identity": identity, **state})
+        self.team.barrier()
+
+    def _set_step(self, saved: Mapping[str, Any]) -> None:
+        """Where a checkpoint stands, which must lie inside the training."""
+        step, loss = saved["step"], saved["last_loss"]
+        if type(step) is not int or not 0 <= step <= self.total_steps or not isinstance(loss, float):
+            raise ValueError(f"it stands at step {step!r:.20} of {self.total_steps} with the loss {loss!r:.20}")
+        self.step, self.last_loss = step, loss
+
+    def _random_state(self, device: torch.device) -> list[Any]:
+        cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return self.team.gather((torch.get_rng_state(), cuda))
+
+    def _set_random_state(self, states: list[Any], device: torch.device) -> None:
+        cpu, cuda = states[self.team.rank]
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda, device)
+
+    def _run_steps(self, journal: Journal, max_steps: int | None) -> TrainResult:
+        """Train up to the end, or to `max_steps`; Ctrl-C and SIGTERM save first."""
+        last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
+        journal.start(self.step)
+        try:
+            with graceful_stop() as stopped:
+                self._loop(journal, last, stopped)
+        finally:
+            journal.close()
+        if stopped:
+            raise Stopped(f"stopped by {stopped[0]} after step {self.step}; start again to continue", stopped[0])
+        return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
+
+    def _place(self) -> str:
+        """Where the training stands, and what is kept of it."""
+        return f"step {self.step + 1} of {self.total_steps} of the training{self._kept_checkpoint()}"
+
+    def _kept_checkpoint(self) -> str:
+        """What a message says of the checkpoint that a second start continues from."""
+        if self.checkpoint is None or not self.checkpoint.exists():
+            return ""
+        return f"; the last checkpoint is kept in {self.checkpoint.parent}"
+
+    def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
+        per_epoch = self.feed.steps_per_epoch
+        start = time.perf_counter()
+        while self.step < last:
+            epoch = self.feed.epoch(self.step // per_epoch, self.step % per_epoch)
+            for batches in items_of(epoch, "the training data", self._place):
+                with user_code("the model", self._place):
+                    outcome = self._train_step(batches)
+                self.step += 1
+                now = time.perf_counter()
+                rate = self.feed.batch_size * len(batches) * self.team.size / (now - start)
+                start = now
+                self._tell(journal, outcome, rate)
+                if self.team.any(bool(stopped)) and not stopped:
+                    stopped.append("another process")
+                is_last = self.step >= last or bool(stopped)
+                if is_last or self.step % self._checkpoint_every == 0:
+                    self._save()
+                if is_last:
+                    return
+
+
+def _on_cpu(leaf: Any) -> Any:
+    return leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf
