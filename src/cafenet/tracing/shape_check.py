@@ -3,6 +3,9 @@
 A model's code may fix sizes that the trace cannot see (`view(-1, 512)`, `split(16)`, a test on `x.shape`). Such code
 either raises or gives another shape somewhere when widths change. The groups at fault are frozen with that as the
 reason, and the run is repeated until it passes.
+
+A run goes on past a fault with what the trace predicts there, so that it finds as many faults as it can, and their
+suspects are tried together, one of each fault at a time.
 """
 
 from collections import Counter
@@ -13,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from cafenet.modules.calling import call, copied, training_mode
 from cafenet.modules.outputs import chosen_outputs
@@ -24,17 +28,34 @@ from cafenet.tracing.build import layout_of
 from cafenet.tracing.grouping import Group, Grouping, group_units
 from cafenet.tracing.passes import Pass
 from cafenet.tracing.recording import BROADCAST, EagerMode, ModulePaths, Record, Run, on_one_device, tensors_in
-from cafenet.tracing.values import Values
+from cafenet.tracing.stand_in import size_depends_on_values, stand_in
+from cafenet.tracing.values import Values, has_value
 
 # Whether a reshape copies first depends on strides, and so on whether a dimension has the size 1.
 _COPY = torch.ops.aten.clone.default
 _RESHAPES = {torch.ops.aten._unsafe_view.default: torch.ops.aten.view.default}
+_VIEWS = {*_RESHAPES, *_RESHAPES.values()}
+_SAME_CALL = {(torch.ops.aten.slice.Tensor, torch.ops.aten.alias.default)}  # x[:, :64], with 64 channels or fewer
+_RESHAPE_CALLS = {torch.reshape, Tensor.reshape}
 
 _REMEDY = "to let it, take sizes from x.shape, or as they are from int attributes of the module"
 
 
 class _Mismatch(Exception):
     """The check run left the path of the trace."""
+
+
+class _OtherValues(Exception):
+    """A size follows from values, which are others at other widths; widths themselves are not at fault."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Fault:
+    """What went wrong, where, and at which op of the trace (None behind the last one)."""
+
+    reason: str
+    path: str
+    record: Record | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +79,12 @@ def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[R
         if not grouping.groups:
             return
         checker = _Checker(model, this, grouping, layout_of(model, atoms, runs, grouping))
-        everything = range(len(grouping.groups))
-        failure = checker.failure(everything)
-        if failure is None:
+        failures = checker.failures(range(len(grouping.groups)))
+        if not failures:
             return
-        if this.training and any(checker.failure(()) is not None for _ in range(3)):
+        if this.training and any(checker.failures(()) for _ in range(3)):
             return  # takes another way each time, at full width too, so that it says nothing about widths
-        for number in checker.guilty(failure):
+        for number, failure in checker.guilty(failures).items():
             group = grouping.groups[number]
             atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
 
@@ -77,8 +97,8 @@ class _Checker:
         self._harness = Harness(model, layout)
         self._kept = _kept(grouping.groups)
 
-    def failure(self, cut: Sequence[int]) -> _Failure | None:
-        """What goes wrong when these groups are cut and the others are whole, or None."""
+    def failures(self, cut: Sequence[int]) -> list[_Failure]:
+        """What goes wrong when these groups are cut and the others are whole, in the order in which it shows."""
         groups = enumerate(self._grouping.groups)
         subnet = Subnet(tuple(self._kept[n] if n in cut else np.arange(group.units.size) for n, group in groups))
         chosen = cuts(self._layout, subnet)
@@ -101,44 +121,67 @@ class _Checker:
                 self._harness.patched(chosen),
                 paths.watching(),
                 mode,
+                _ReshapeMode(mode),
             ):
                 output = call(self._model, sliced, args, kwargs)
             mode.expect_end()
             _expect_shapes(chosen_outputs(output, this.run.output_paths), this.run.output_shapes)
         except Exception as error:  # any way in which the model's own code can fail at other widths
-            reason = str(error) if isinstance(error, _Mismatch) else f"{type(error).__name__}: {error}"
-            line = reason.strip().splitlines()[0] if reason.strip() else type(error).__name__
-            return _Failure(f"does not let its width vary: {line}; {_REMEDY}", mode.path, self._suspects(mode, cut))
+            mode.note(error)
         finally:
             if values is not None:
                 values.give_back()
-        return None
+        return [
+            _Failure(f"does not let its width vary: {fault.reason}; {_REMEDY}", fault.path, self._suspects(fault, cut))
+            for fault in mode.faults
+        ]
 
-    def guilty(self, failure: _Failure) -> list[int]:
-        """The suspects that fail on their own, else whoever else does, else all suspects."""
-        found = [number for number in sorted(failure.suspects) if self.failure([number]) is not None]
+    def guilty(self, failures: Sequence[_Failure]) -> dict[int, _Failure]:
+        """The suspects that fail on their own, each with its first failure; else who else does, else all suspects."""
+        suspected: dict[int, _Failure] = {}
+        for failure in failures:
+            suspected = {number: failure for number in sorted(failure.suspects)} | suspected
+        found = self._failing_alone(sorted(suspected), [failure.suspects for failure in failures])
         if found:
-            return found
-        found = self._bisect(list(range(len(self._grouping.groups))))
-        return found if len(found) == 1 or not failure.suspects else sorted(failure.suspects)
+            return {number: suspected[number] for number in sorted(found)}
+        first = failures[0]
+        others = self._bisect(list(range(len(self._grouping.groups))))
+        return dict.fromkeys(others if len(others) == 1 or not first.suspects else sorted(first.suspects), first)
+
+    def _failing_alone(self, suspects: Sequence[int], together: Sequence[frozenset[int]]) -> set[int]:
+        """Those that fail on their own. Who is not suspected of one fault together is tried in one run.
+
+        Where such a run fails without telling which of its groups is at fault, these are tried one by one.
+        """
+        found: set[int] = set()
+        for several in _apart(suspects, together):
+            failures = self.failures(several)
+            if len(several) == 1:
+                found |= set(several) if failures else set()
+                continue
+            blamed = {number for failure in failures if len(failure.suspects) == 1 for number in failure.suspects}
+            if any(not failure.suspects & blamed for failure in failures):
+                blamed |= {number for number in several if number not in blamed and self.failures([number])}
+            found |= blamed
+        return found
 
     def _bisect(self, groups: list[int]) -> list[int]:
         """One group that fails on its own, or the smallest failing set that halving finds."""
         while len(groups) > 1:
             half = len(groups) // 2
-            failing = next((part for part in (groups[:half], groups[half:]) if self.failure(part)), None)
+            failing = next((part for part in (groups[:half], groups[half:]) if self.failures(part)), None)
             if failing is None:
                 return groups
             groups = failing
         return groups
 
-    def _suspects(self, mode: "_CompareMode", cut: Sequence[int]) -> frozenset[int]:
+    def _suspects(self, fault: _Fault, cut: Sequence[int]) -> frozenset[int]:
         """Groups that flow through the failing op, else those of the failing module's own parameters."""
-        record = mode.failing
+        record = fault.record
         flowing = self._groups_of(record.inputs + record.outputs if record else ())
         owned: set[int] = set()
         for name, dims in self._layout.axes.items():
-            if mode.path and name.startswith(f"{mode.path}."):
+            if fault.path and name.startswith(f"{fault.path}."):
                 for pattern in dims.values():
                     owned |= self._groups_in(self._layout.patterns[pattern])
         return frozenset((flowing or owned) & set(cut))
@@ -151,6 +194,22 @@ class _Checker:
 
     def _groups_in(self, units: IntArray) -> set[int]:
         return set(self._grouping.group_of_unit[units[units >= 0]].tolist())
+
+
+def _apart(suspects: Sequence[int], together: Sequence[frozenset[int]]) -> list[list[int]]:
+    """The suspects in as few sets as come easily, in none of which two are suspected of one fault."""
+    rivals: dict[int, set[int]] = {number: set() for number in suspects}
+    for each in together:
+        for number in each:
+            rivals[number] |= each
+    sets: list[list[int]] = []
+    for number in suspects:
+        fitting = next((several for several in sets if rivals[number].isdisjoint(several)), None)
+        if fitting is None:
+            sets.append([number])
+        else:
+            fitting.append(number)
+    return sets
 
 
 def _kept(groups: Sequence[Group]) -> list[IntArray]:
@@ -187,7 +246,7 @@ class _Sizes:
 
 
 class _CompareMode(EagerMode):
-    """Lets the ops run and stops at the first one that is not the traced one or has another shape."""
+    """Lets the ops run and notes those that have another shape than traced; stops where other ops run."""
 
     def __init__(
         self, records: Sequence[Record], sizes: _Sizes, paths: ModulePaths, values: Values | None, seed: int
@@ -197,6 +256,8 @@ class _CompareMode(EagerMode):
         self._sizes, self._paths = sizes, paths
         self._position = 0
         self.path = ""
+        self.faults: list[_Fault] = []
+        self._is_standing_in = False
 
     @property
     def failing(self) -> Record | None:
@@ -206,23 +267,100 @@ class _CompareMode(EagerMode):
         if self._position < len(self._records):
             raise _Mismatch("other ops run at other widths (fewer than at full width)")
 
+    def note(self, error: Exception) -> None:
+        """Remember what went wrong at this op."""
+        reason = str(error) if isinstance(error, _Mismatch) else f"{type(error).__name__}: {error}"
+        line = reason.strip().splitlines()[0] if reason.strip() else type(error).__name__
+        self.faults.append(_Fault(line, self.path, self.failing))
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self.path = self._paths.path
         args, kwargs, tensors = on_one_device(args, kwargs or {}, self._values)
+        if self._is_standing_in:
+            return func(*args, **kwargs)
         if func is _COPY:
             return self.execute(func, args, kwargs, tensors)
         record = self.failing
         if record is None or _RESHAPES.get(record.func, record.func) is not _RESHAPES.get(func, func):
-            raise _Mismatch(f"other ops run at other widths ({func})")
-        out = self.execute(func, args, kwargs, tensors)
+            other = _Mismatch(f"other ops run at other widths ({func})")
+            if record is not None and (record.func, func) in _SAME_CALL:
+                return self._go_on(other, record.func, tensors, ())
+            raise other
+        out: Any = None
+        try:
+            out = self.execute(func, args, kwargs, tensors)
+            self._compare(func, out, record)
+        except Exception as error:
+            return self._go_on(error, func, tensors, list(tensors_in((out,))))
+        self._position += 1
+        return out
+
+    def go_on_past_reshape(self, error: Exception, inputs: Sequence[Tensor]) -> Any:
+        """Take a reshape that raised before any op ran for done."""
+        record = self.failing
+        if record is None or record.func not in _VIEWS:
+            raise error
+        self.path = self._paths.path
+        self._is_standing_in = True  # this comes from outside of all ops, so that what is made here comes by
+        try:
+            return self._go_on(error, record.func, inputs, ())
+        finally:
+            self._is_standing_in = False
+
+    def _go_on(self, error: Exception, func: Any, inputs: Sequence[Tensor], found: Sequence[Tensor]) -> Any:
+        """Note the error, and take for this op's results what the trace predicts."""
+        record = self._records[self._position]
+        out = None if _is_broadcast(record) else stand_in(func, inputs, found, self._shapes(record))
+        if out is None:
+            raise error
+        if self._values is not None and all(map(has_value, inputs)):
+            out = self._values.with_zeros(out)
+        if not isinstance(error, _OtherValues):
+            self.note(error)
+        self._position += 1
+        return out
+
+    def _shapes(self, record: Record) -> list[list[int]]:
+        return [
+            [self._sizes.predict(size, label) for size, label in zip(shape, labels, strict=True)]
+            for shape, labels in zip(record.shapes, record.outputs, strict=True)
+        ]
+
+    def _compare(self, func: Any, out: Any, record: Record) -> None:
         for tensor, shape, labels in zip(tensors_in((out,)), record.shapes, record.outputs, strict=True):
             for dim, (found, size, label) in enumerate(zip(tensor.shape, shape, labels, strict=True)):
                 if label is not BROADCAST and found != self._sizes.predict(size, label):
+                    if label is None and size_depends_on_values(func):
+                        raise _OtherValues
                     raise _Mismatch(
                         f"{func} gives size {found} in dimension {dim} where "
                         f"{self._sizes.predict(size, label)} of {size} channels are kept"
                     )
-        self._position += 1
-        return out
+
+
+def _is_broadcast(record: Record) -> bool:
+    """Whether the size of a result follows from what it will meet, so that nobody can tell it here."""
+    return any(label is BROADCAST for labels in record.outputs for label in labels)
+
+
+class _ReshapeMode(TorchFunctionMode):
+    """Goes on past a `reshape` that raises: it finds its sizes impossible before it runs any op."""
+
+    def __init__(self, mode: _CompareMode) -> None:
+        super().__init__()
+        self._mode = mode
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func not in _RESHAPE_CALLS:
+            return func(*args, **(kwargs or {}))
+        num_faults = len(self._mode.faults)
+        try:
+            return func(*args, **(kwargs or {}))
+        except RuntimeError as error:
+            if len(self._mode.faults) > num_faults:  # the op itself raised, and nothing can stand in for it
+                raise
+            return self._mode.go_on_past_reshape(error, list(tensors_in(args)))

@@ -76,6 +76,16 @@ class Values:
             return out  # the forward asks for the values themselves: `.cpu()`, `.tolist()`
         return _mapped(out, lambda tensor: known[id(tensor)] if id(tensor) in known else self._mirror(tensor))
 
+    def with_zeros(self, results: Any) -> Any:
+        """Results of an op with zeros as the values of those that have none."""
+
+        def known(tensor: Tensor) -> Tensor:
+            if has_value(tensor):
+                return tensor
+            return self._mirror(torch.zeros(tensor.shape, dtype=tensor.dtype, device=self._home))
+
+        return _mapped(results, known)
+
     def give_back(self) -> None:
         """Undo what was written into the tensors of the user's."""
         with torch.no_grad():
