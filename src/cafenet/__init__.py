@@ -27,6 +27,7 @@ from cafenet.evaluate import evaluate
 from cafenet.export import export_model
 from cafenet.importance import sort_by_importance
 from cafenet.kernels import keep_kernels
+from cafenet.memory import keep_memory
 from cafenet.models import load_model
 from cafenet.optim import OptimizerConfig, ScheduleConfig
 from cafenet.pairing import PairedDifference, compare_paired
@@ -49,6 +50,7 @@ from cafenet.train import TrainConfig, train_supernet
 from cafenet.verify import Verification, verify
 
 keep_kernels()
+keep_memory()
 
 try:
     __version__ = version("cafenet")
