@@ -6,6 +6,7 @@ from cafenet.common.interrupts import guard_command
 
 guard_command()  # before the imports that take seconds
 
+from cafenet.common.memory import keep_memory
 from cafenet.common.onednn import keep_kernels
 from cafenet.common.statistics import PairedDifference, compare_paired
 from cafenet.errors import (
@@ -54,6 +55,7 @@ from cafenet.training.distillation import DistillConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 keep_kernels()
+keep_memory()
 
 try:
     __version__ = version("cafenet")

@@ -149,12 +149,15 @@ class _Checker:
         return dict.fromkeys(others if len(others) == 1 or not first.suspects else sorted(first.suspects), first)
 
     def _failing_alone(self, suspects: Sequence[int], together: Sequence[frozenset[int]]) -> set[int]:
-        """Those that fail on their own. Who is not suspected of one fault together is tried in one run.
+        """Enough of those that fail on their own to explain every fault; the next run shows if there are more.
 
-        Where such a run fails without telling which of its groups is at fault, these are tried one by one.
+        Who is not suspected of one fault together is tried in one run. Where that fails without telling which of its
+        groups is at fault, these are tried one by one.
         """
         found: set[int] = set()
         for several in _apart(suspects, together):
+            if all(each & found for each in together if each):
+                break
             failures = self.failures(several)
             if len(several) == 1:
                 found |= set(several) if failures else set()
@@ -179,12 +182,13 @@ class _Checker:
         """Groups that flow through the failing op, else those of the failing module's own parameters."""
         record = fault.record
         flowing = self._groups_of(record.inputs + record.outputs if record else ())
-        owned: set[int] = set()
-        for name, dims in self._layout.axes.items():
-            if fault.path and name.startswith(f"{fault.path}."):
-                for pattern in dims.values():
-                    owned |= self._groups_in(self._layout.patterns[pattern])
-        return frozenset((flowing or owned) & set(cut))
+        return frozenset((flowing or self._groups_inside(fault.path)) & set(cut))
+
+    def _groups_inside(self, path: str) -> set[int]:
+        """The groups of the parameters and buffers of a module; none for the model itself."""
+        inside = [dims for name, dims in self._layout.axes.items() if path and name.startswith(f"{path}.")]
+        patterns = {pattern for dims in inside for pattern in dims.values()}
+        return set().union(*(self._groups_in(self._layout.patterns[pattern]) for pattern in patterns))
 
     def _groups_of(self, labels: Sequence[Labels]) -> set[int]:
         found: set[int] = set()
