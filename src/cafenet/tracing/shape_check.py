@@ -8,6 +8,7 @@ A run goes on past a fault with what the trace predicts there, so that it finds 
 suspects are tried together, one of each fault at a time.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def find_faults(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> None:
 
 
 def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[Run]) -> None:
-    while True:
+    for turn in itertools.count():
         grouping = group_units(atoms)
         if not grouping.groups:
             return
@@ -84,7 +85,7 @@ def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[R
             return
         if this.training and any(checker.failures(()) for _ in range(3)):
             return  # takes another way each time, at full width too, so that it says nothing about widths
-        for number, failure in checker.guilty(failures).items():
+        for number, failure in checker.guilty(failures, thorough=turn > 0).items():
             group = grouping.groups[number]
             atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
 
@@ -136,27 +137,30 @@ class _Checker:
             for fault in mode.faults
         ]
 
-    def guilty(self, failures: Sequence[_Failure]) -> dict[int, _Failure]:
-        """The suspects that fail on their own, each with its first failure; else who else does, else all suspects."""
+    def guilty(self, failures: Sequence[_Failure], *, thorough: bool) -> dict[int, _Failure]:
+        """The suspects that fail on their own, each with its first failure; else who else does, else all suspects.
+
+        thorough: try all suspects; by default only until every failure is explained, which mostly is all there is.
+        """
         suspected: dict[int, _Failure] = {}
         for failure in failures:
             suspected = {number: failure for number in sorted(failure.suspects)} | suspected
-        found = self._failing_alone(sorted(suspected), [failure.suspects for failure in failures])
+        found = self._failing_alone(sorted(suspected), [failure.suspects for failure in failures], thorough)
         if found:
             return {number: suspected[number] for number in sorted(found)}
         first = failures[0]
         others = self._bisect(list(range(len(self._grouping.groups))))
         return dict.fromkeys(others if len(others) == 1 or not first.suspects else sorted(first.suspects), first)
 
-    def _failing_alone(self, suspects: Sequence[int], together: Sequence[frozenset[int]]) -> set[int]:
-        """Enough of those that fail on their own to explain every fault; the next run shows if there are more.
+    def _failing_alone(self, suspects: Sequence[int], together: Sequence[frozenset[int]], thorough: bool) -> set[int]:
+        """Those that fail on their own, or enough of them to explain every fault; the next run shows if that is all.
 
         Who is not suspected of one fault together is tried in one run. Where that fails without telling which of its
         groups is at fault, these are tried one by one.
         """
         found: set[int] = set()
         for several in _apart(suspects, together):
-            if all(each & found for each in together if each):
+            if not thorough and all(each & found for each in together if each):
                 break
             failures = self.failures(several)
             if len(several) == 1:
