@@ -14,7 +14,7 @@ SPACE = [
     *("verification.verify", "slim_file.save", "slim_file.load", "export.export_model"),
     "importance.sort_by_importance",
 ]
-NAMES = [*(f"space.{name}" for name in SPACE)]
+NAMES = [*(f"space.{name}" for name in SPACE), "tracing.tracer.trace"]
 COVERAGE = Path(__file__).parent.parent / "tools" / "docstring_coverage.py"
 
 
@@ -37,7 +37,7 @@ def test_the_example_prints_what_it_says(name):
     assert result.failed == 0, "".join(output)
 
 
-@pytest.mark.parametrize("package", ["space"])
+@pytest.mark.parametrize("package", ["space", "tracing"])
 def test_all_public_parameters_are_documented(package):
     coverage = runpy.run_path(str(COVERAGE))
     definitions = [each for each in coverage["read_definitions"]() if each.package == package]

@@ -37,8 +37,8 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
 
     Args:
         model: The model. The format `pt` takes slim models only; the other formats take any model.
-        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments. Exported shapes are
-            fixed to these.
+        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments. The formats `pt2` and
+            `onnx` fix the shapes of all inputs to these.
         path: Path of the file. Its directory must exist.
         kind: Format of the file: `"pt"` for `cafenet.load`, `"pt2"` for `torch.export.load`, or `"onnx"`. None takes
             the format from the ending of `path`.
@@ -49,6 +49,7 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
     Raises:
         ExportError: If the format is unknown, if the model cannot be exported, if the file cannot be written, or if its
             outputs differ.
+        SlimFileError: If the format is `pt` and the model is not a slim model.
 
     Example:
         >>> import tempfile

@@ -88,7 +88,7 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     """Reads a slim model from a file that `save` wrote.
 
-    The content is checked before any of it is used, so a file from an unknown source is safe to load.
+    Reading runs no code of the file, and all of its content is checked against the model before any of it is used.
 
     Args:
         path: Path of the file.

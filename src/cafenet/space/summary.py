@@ -24,7 +24,7 @@ class Inspection:
     beta: float
     """Number of channels per bin in the most expensive group."""
     verified: bool
-    """Whether `cafenet.verify` was run without finding a problem."""
+    """Whether `trace` checked the space with a second run at other widths."""
     seconds: float
     """Duration of the trace in seconds."""
 
