@@ -211,7 +211,7 @@ class Run:
             label: The channels.
             call: The call of the op.
         """
-        self.seen.discard(id(numbers))  # the id may be that of a freed tensor; from here the list keeps the tensor alive
+        self.seen.discard(id(numbers))  # the id may be that of a freed tensor; the list keeps this tensor alive
         self.numbers.append((numbers, label, f"is told apart by position in {call.name}", call.path))
 
     def follow(self, size: Any, label: DimLabel, call: Call) -> bool:
