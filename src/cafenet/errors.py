@@ -6,7 +6,7 @@ class CafeNetError(Exception):
 
     The message says what must hold, what was found, and what to do.
 
-    Example:
+    Examples:
         >>> import cafenet
         >>> cafenet.compare_paired([0.93], [0.91], confidence=2)
         Traceback (most recent call last):

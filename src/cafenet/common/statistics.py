@@ -13,7 +13,7 @@ from cafenet.errors import CafeNetError
 class PairedDifference:
     """The difference first - second over pairs, with a Student-t interval of the mean.
 
-    Example:
+    Examples:
         >>> import cafenet
         >>> difference = cafenet.compare_paired([0.93, 0.94, 0.92], [0.91, 0.92, 0.91])
         >>> print(difference)
@@ -58,7 +58,7 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
     Raises:
         CafeNetError: If the lengths differ, if there are no values, or if a value is not finite.
 
-    Example:
+    Examples:
         >>> import cafenet
         >>> difference = cafenet.compare_paired([3, 5], [1, 2])
         >>> round(difference.mean, 1), round(difference.low, 1), round(difference.high, 1)

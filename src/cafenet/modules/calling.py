@@ -216,7 +216,7 @@ def tensors_by_path(output: Any) -> Iterator[tuple[str, Tensor]]:
         output: Output of a model.
 
     Yields:
-        The path and the tensor: `logits`, `0`, `hidden_states.1`, or '' for the output itself.
+        Pairs of a path and a tensor. A path is `logits`, `0`, `hidden_states.1`, or '' for the output itself.
     """
     stack: list[tuple[str, Any]] = [("", output)]
     met: dict[int, Any] = {}  # keeps visited parts alive, because the id of a freed part could be given to another one

@@ -74,7 +74,7 @@ class GroupBins:
 class Bins:
     """The bins of every group of a width space, in group order.
 
-    Example:
+    Examples:
         >>> from cafenet.space.bins import Bins, GroupBins
         >>> bins = Bins((GroupBins("conv1", 10, first=4, size=3), GroupBins("conv2", 8, first=2, size=2)))
         >>> bins.num_bins.tolist(), bins.search_space_size
@@ -146,7 +146,7 @@ def flops_sensitive_bins(space: WidthSpace, beta: float = 1.0, *, min_width: int
     Raises:
         BinError: If `beta`, `min_width` or `divisor` is out of range.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
@@ -184,7 +184,7 @@ def uniform_bins(space: WidthSpace, num_groups: int, *, min_width: int | float =
     Raises:
         BinError: If `num_groups`, `min_width` or `divisor` is out of range.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet

@@ -51,7 +51,7 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
             outputs differ.
         SlimFileError: If the format is `pt` and the model is not a slim model.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import torch
         >>> from torch import nn

@@ -102,14 +102,14 @@ def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.
     Returns:
         The sorted copy.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
-        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+        >>> model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Conv2d(3, 2, 1))
         >>> with torch.no_grad():
         ...     strongest = model[0].weight[2].mul_(100).clone()
-        >>> x = torch.randn(4, 2)
+        >>> x = torch.randn(1, 2, 4, 4)
         >>> sorted_model = cafenet.sort_by_importance(cafenet.trace(model, x))
         >>> torch.equal(sorted_model[0].weight[0], strongest)
         True

@@ -40,7 +40,7 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
     Raises:
         SlimFileError: If the model is not a slim model, if its tensors were replaced, or if the file cannot be written.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import torch
         >>> from torch import nn
@@ -100,7 +100,7 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     Raises:
         SlimFileError: If the file is missing, broken or of another format, or if the model does not fit the file.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import torch
         >>> from torch import nn

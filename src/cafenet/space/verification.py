@@ -70,7 +70,7 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
     Returns:
         The largest differences, and the problems that were found.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet

@@ -31,7 +31,7 @@ ChannelChoice: TypeAlias = Mapping[str, Sequence[int] | IntArray]
 class Slot:
     """The positions of one parameter or buffer dimension that belong to a group.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
@@ -58,7 +58,7 @@ class WidthGroup:
     `chunk(2)`, the i-th channels of both halves are kept or dropped together: the `divisor` is then 2, and widths are
     multiples of 2.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
@@ -102,7 +102,7 @@ class WidthGroup:
 class Frozen:
     """A layer whose width cannot be searched, and the reason.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
@@ -129,7 +129,7 @@ class WidthSpace:
     `cafenet.trace` creates it. FLOPs count one multiply-add as one, for the example inputs as they were given to
     `trace`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
@@ -186,7 +186,7 @@ class WidthSpace:
         Raises:
             WidthError: If a group does not exist, or a width lies outside of its group's limits.
 
-        Example:
+        Examples:
             >>> import numpy as np
             >>> import torch
             >>> from torch import nn
@@ -285,7 +285,7 @@ class WidthSpace:
         Raises:
             WidthError: If a group does not exist, or a width lies outside of its group's limits.
 
-        Example:
+        Examples:
             >>> import torch
             >>> from torch import nn
             >>> import cafenet
@@ -339,7 +339,7 @@ class WidthSpace:
             WidthError: If the widths or channels do not fit the groups, or the tensors of `model` differ from the
                 traced ones.
 
-        Example:
+        Examples:
             >>> import torch
             >>> from torch import nn
             >>> import cafenet
@@ -374,7 +374,7 @@ class WidthSpace:
             WidthError: If the widths or channels do not fit the groups, or the tensors of `model` differ from the
                 traced ones.
 
-        Example:
+        Examples:
             >>> import torch
             >>> from torch import nn
             >>> import cafenet

@@ -167,7 +167,7 @@ class Run:
             tensor: A tensor of the watched run.
 
         Returns:
-            One label per dimension: atoms, or None for a dimension of fixed size.
+            One label per dimension, which is atoms, or None for a dimension of fixed size.
         """
         return tuple(None if label is BROADCAST else label for label in raw_labels(tensor))
 

@@ -57,7 +57,7 @@ def trace(
     Raises:
         TraceError: If the model does not run on the inputs, if every layer is frozen, or if an argument is not valid.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from torch import nn
         >>> import cafenet

@@ -26,7 +26,7 @@ from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 class TrainConfig:
     """Options of a supernet's training.
 
-    Example:
+    Examples:
         >>> import cafenet
         >>> config = cafenet.TrainConfig(epochs=30, batch_size=128, optimizer=cafenet.OptimizerConfig(lr=0.05))
         >>> config.schedule.name, config.optimizer.lr

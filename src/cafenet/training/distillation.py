@@ -18,7 +18,7 @@ from cafenet.training.losses import loss_by_name
 class DistillConfig:
     """Options of knowledge distillation, in which a network learns a teacher's outputs in addition to the labels.
 
-    Example:
+    Examples:
         >>> import cafenet
         >>> cafenet.DistillConfig(weight=0.7)
         DistillConfig(weight=0.7, temperature=4.0)

@@ -18,7 +18,7 @@ from cafenet.errors import TrainingError
 class OptimizerConfig:
     """An optimiser and its options.
 
-    Example:
+    Examples:
         >>> import cafenet
         >>> cafenet.OptimizerConfig("AdamW", lr=1e-3, options={"eps": 1e-6}).weight_decay
         0.0001
@@ -48,7 +48,7 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The course of the learning rate, which begins at `lr`.
 
-    Example:
+    Examples:
         >>> import cafenet
         >>> from cafenet.training.optimizers import learning_rate
         >>> schedule = cafenet.ScheduleConfig("step", milestones=(0.5,), gamma=0.1)
