@@ -1,8 +1,18 @@
-"""Every mistake that a user can make ends in one of these; anything else that is raised is a bug."""
+"""Errors that tell the user what to change. Any other exception that the package raises is a bug."""
 
 
 class CafeNetError(Exception):
-    """Base of all errors that tell the user what to change."""
+    """Base of all errors that tell the user what to change.
+
+    The message says what must hold, what was found, and what to do.
+
+    Examples:
+        >>> import cafenet
+        >>> cafenet.compare_paired([0.93], [0.91], confidence=2)
+        Traceback (most recent call last):
+            ...
+        cafenet.errors.CafeNetError: `0 < confidence < 1` must hold, but got 2
+    """
 
 
 class TraceError(CafeNetError):
@@ -14,11 +24,11 @@ class WidthError(CafeNetError):
 
 
 class BinError(CafeNetError):
-    """Bins, or ways to share weights between widths, that do not fit the width space."""
+    """Bins, or ways to share weights between widths, do not fit the width space."""
 
 
 class BudgetError(CafeNetError):
-    """A budget that cannot be read, measured or met."""
+    """A budget cannot be read, measured or met."""
 
 
 class ScoringError(CafeNetError):
@@ -26,11 +36,11 @@ class ScoringError(CafeNetError):
 
 
 class StoreError(CafeNetError):
-    """The store of scored widths cannot be reached, or holds those of another supernet."""
+    """The store of scored widths cannot be reached, or belongs to another supernet."""
 
 
 class TrainingError(CafeNetError):
-    """The supernet cannot be trained on this data with these options."""
+    """A model or supernet cannot be trained on this data with these options."""
 
 
 class CheckpointError(CafeNetError):
@@ -50,17 +60,24 @@ class DataError(CafeNetError):
 
 
 class RecipeError(CafeNetError):
-    """A recipe or a flag that cannot be read, or that does not fit the run."""
+    """A recipe or a flag cannot be read, or does not fit the run."""
 
 
 class RunFileError(CafeNetError):
-    """A file of a run directory that is damaged, missing or another run's."""
+    """A file of a run directory is damaged, is missing, or belongs to another run."""
 
 
 class ExportError(CafeNetError):
-    """A model that cannot be written in a format, or that differs after writing."""
+    """A model cannot be written in a format, or differs after writing."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in short; the name of its kind where it says nothing."""
+    """Shortens the message of an error to its first line.
+
+    Args:
+        error: Any exception.
+
+    Returns:
+        The first line of the message, or the name of the exception's class if the message is empty.
+    """
     return (str(error).strip() or type(error).__name__).splitlines()[0]

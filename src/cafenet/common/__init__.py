@@ -1,1 +1,1 @@
-"""Small parts that everything else uses: files, options, tables, limits, interrupts."""
+"""Small parts that all other packages use: files, options, tables, limits and interrupts."""

@@ -1,4 +1,4 @@
-"""Files of torch.save that may come from anywhere: read without running code, and without unpacking."""
+"""Files of torch.save from unknown sources, read without running code and without decompression."""
 
 import zipfile
 from pathlib import Path
@@ -8,10 +8,20 @@ import torch
 
 
 def read_archive(path: Path) -> Any:
-    """The content of a file of torch.save, on the CPU; whatever is wrong with it is an exception of some kind."""
+    """Reads a file of torch.save to the CPU.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        The content.
+
+    Raises:
+        Exception: Of any kind, if the file is broken or holds more than plain values and tensors.
+    """
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             packed = [each.filename for each in archive.infolist() if each.compress_type != zipfile.ZIP_STORED]
-        if packed:  # torch.save compresses nothing; what is compressed may unfold to any size
+        if packed:  # torch.save compresses nothing; compressed content may expand to any size
             raise ValueError(f"{packed[0]} in it is compressed")
     return torch.load(path, map_location="cpu", weights_only=True)

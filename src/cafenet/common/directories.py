@@ -1,4 +1,4 @@
-"""Directories that a user names: refused at once where nothing can be written into them."""
+"""Directories that a user names, which are refused at once if files cannot be written into them."""
 
 import os
 import tempfile
@@ -8,7 +8,18 @@ from cafenet.errors import CafeNetError, first_line
 
 
 def usable_directory(directory: str | os.PathLike[str], error: type[CafeNetError]) -> Path:
-    """The directory as a path, made where it is missing; a file is written into it and removed to see that it works."""
+    """Creates a directory if it is missing, and checks that files can be written into it.
+
+    Args:
+        directory: The directory as the user gave it.
+        error: Class of the error to raise.
+
+    Returns:
+        The directory as a path.
+
+    Raises:
+        CafeNetError: As an `error`, if the directory cannot be used.
+    """
     try:
         path = Path(directory)
         if not os.fspath(directory):

@@ -1,7 +1,7 @@
-"""Files that are written in one move: a crash, or a power cut, leaves the old one or the new one.
+"""Atomic file writes: after a crash or a power cut, either the old file or the new one is there.
 
-Content goes to a temporary name beside the file, is brought to the disk (fsync) and renamed; then the directory is
-brought to the disk, too, since the rename is an entry of it.
+The content is written under a temporary name beside the file, synced to the disk (fsync) and renamed. The directory is
+then synced as well, because the rename is an entry of it.
 """
 
 import json
@@ -16,31 +16,54 @@ import torch
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file in one move."""
+    """Writes a JSON file atomically.
+
+    Args:
+        path: Path of the file. Missing directories are created.
+        content: Plain values.
+    """
     write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in one move."""
+    """Writes a text file atomically.
+
+    Args:
+        path: Path of the file. Missing directories are created.
+        text: Content of the file.
+    """
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file in one move."""
+    """Writes a file atomically.
+
+    Args:
+        path: Path of the file. Missing directories are created.
+        content: Content of the file.
+    """
     with replaced(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_torch(path: Path, content: Any, *, previous: Path | None = None) -> None:
-    """Write a file of `torch.save` in one move; whatever goes wrong with the disk is an OSError that says so.
+    """Writes a file of `torch.save` atomically. Every fault of the disk becomes an OSError with its reason.
 
-    previous: the name under which the file that was there before is kept.
-    PyTorch writes into a file of Python's, because its own tells no reason: a full disk is "iostream error" there.
+    PyTorch writes into a Python file object, because its own writer gives no reason: a full disk is an "iostream error"
+    there.
+
+    Args:
+        path: Path of the file. Missing directories are created.
+        content: Content for `torch.save`.
+        previous: Name under which the former file is kept.
+
+    Raises:
+        OSError: If the file cannot be written.
     """
     with replaced(path, previous=previous) as temporary, temporary.open("wb") as file:
         try:
             torch.save(content, file)
-        except RuntimeError as error:  # what PyTorch makes of the file's own error, which comes before it
+        except RuntimeError as error:  # PyTorch raises it in place of the file's own error, which is its context
             reason = _os_error(error)
             if reason is None:
                 raise
@@ -49,10 +72,16 @@ def write_torch(path: Path, content: Any, *, previous: Path | None = None) -> No
 
 @contextmanager
 def replaced(path: Path, ending: str = ".tmp", previous: Path | None = None) -> Iterator[Path]:
-    """A temporary name beside a file, which takes the file's place at the end; an error leaves the file as it was.
+    """Provides a temporary name beside a file, which takes the file's place at the end. An error leaves the file as
+    it was.
 
-    ending: of the temporary name, for writers that look at it. previous: the name under which the file that was there
-    before is kept; if none was there, nothing stays under that name either.
+    Args:
+        path: Path of the file. Missing directories are created.
+        ending: Ending of the temporary name, for writers that depend on it.
+        previous: Name under which the former file is kept. If there was none, a file of that name is removed.
+
+    Yields:
+        The temporary path to write to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}{ending}")
@@ -66,7 +95,7 @@ def replaced(path: Path, ending: str = ".tmp", previous: Path | None = None) -> 
         temporary.replace(path)
         _bring_to_disk(path.parent)
     except OSError as error:
-        if error.errno is not None and error.filename in (None, str(temporary)):  # a name that says nothing to anybody
+        if error.errno is not None and error.filename in (None, str(temporary)):  # users do not know the temporary name
             error.filename, error.filename2 = str(path), None
         raise
     finally:
@@ -75,7 +104,12 @@ def replaced(path: Path, ending: str = ".tmp", previous: Path | None = None) -> 
 
 
 def keep_as(path: Path, other: Path) -> None:
-    """Let a second name stand for a file's content, in place of what had it; the file stays where it is."""
+    """Gives a file's content a second name, and replaces what had that name. The file stays where it is.
+
+    Args:
+        path: Path of the file.
+        other: The second name.
+    """
     temporary = other.with_name(f".{other.name}.{os.getpid()}.tmp")
     try:
         temporary.unlink(missing_ok=True)
@@ -90,7 +124,12 @@ def keep_as(path: Path, other: Path) -> None:
 
 
 def copy_directory(source: Path, target: Path) -> None:
-    """A copy of a directory that is there as a whole or not at all."""
+    """Copies a directory so that the copy is complete or absent.
+
+    Args:
+        source: Directory to copy.
+        target: Path of the copy, which must not exist.
+    """
     temporary = target.with_name(f"{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     shutil.copytree(source, temporary)
@@ -101,14 +140,28 @@ def copy_directory(source: Path, target: Path) -> None:
 
 
 def put_aside(path: Path) -> Path:
-    """Rename a damaged file, so that a new one can take its place; returns its new name."""
+    """Renames a damaged file, so that a new one can take its place.
+
+    Args:
+        path: Path of the damaged file.
+
+    Returns:
+        Its new path.
+    """
     aside = name_aside(path)
     path.rename(aside)
     return aside
 
 
 def name_aside(path: Path) -> Path:
-    """A free name for a damaged file: `NAME.damaged`, or `NAME.damaged-2` and so on."""
+    """Finds a free name for a damaged file: `NAME.damaged`, or `NAME.damaged-2` and so on.
+
+    Args:
+        path: Path of the damaged file.
+
+    Returns:
+        A path that does not exist.
+    """
     number, aside = 1, path.with_name(f"{path.name}.damaged")
     while aside.exists():
         number += 1
@@ -117,7 +170,7 @@ def name_aside(path: Path) -> Path:
 
 
 def _bring_to_disk(path: Path) -> None:
-    """Wait until a file or directory is on the disk; systems that cannot do so for a directory do it by themselves."""
+    """Syncs a file or directory to the disk; a directory is skipped on systems that cannot sync it."""
     is_directory = path.is_dir()
     try:
         descriptor = os.open(path, os.O_RDONLY if is_directory or os.name != "nt" else os.O_RDWR)
@@ -135,7 +188,7 @@ def _bring_to_disk(path: Path) -> None:
 
 
 def _os_error(error: BaseException) -> OSError | None:
-    """The error of the operating system that another one came after."""
+    """Finds the error of the operating system in the chain of exceptions before this one."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__context__

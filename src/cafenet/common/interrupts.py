@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: long work finishes its step, saves and stops; a command ends in one line and an exit code."""
+"""Ctrl-C and SIGTERM: long work finishes its step, saves and stops; a command prints one line and sets an exit code."""
 
 import os
 import signal
@@ -18,7 +18,12 @@ KEPT = "what is done is kept; the same command continues"
 
 
 class Stopped(KeyboardInterrupt):
-    """A stop by a signal, which decides the exit code of a command: 130 of Ctrl-C, 143 of SIGTERM."""
+    """A stop by a signal, which decides the exit code of a command: 130 for Ctrl-C, 143 for SIGTERM.
+
+    Args:
+        message: Text for the user.
+        signal_name: Name of the signal, for example `"SIGTERM"`. Any other text counts as Ctrl-C.
+    """
 
     def __init__(self, message: str = "", signal_name: str = "SIGINT") -> None:
         super().__init__(message)
@@ -27,9 +32,10 @@ class Stopped(KeyboardInterrupt):
 
 
 def guard_command() -> None:
-    """If this process is the command, let a signal end it at once with one line while it imports, which takes seconds.
+    """Lets a signal end the `cafenet` command at once, with one line, during its imports, which take seconds.
 
-    An exception would come out of the middle of some import. A program that only imports the package keeps its signals.
+    An exception would be raised in the middle of some import. A program that only imports the package keeps its own
+    signal handlers.
     """
     if _is_command():
         _handle(_leave)
@@ -37,7 +43,7 @@ def guard_command() -> None:
 
 @contextmanager
 def stoppable_command() -> Iterator[None]:
-    """Turn the first Ctrl-C or SIGTERM into a `Stopped`, and end at once at the second."""
+    """Turns the first Ctrl-C or SIGTERM inside the block into a `Stopped`, and ends the process at the second."""
     before = _handle(_raise_once())
     try:
         yield
@@ -47,7 +53,9 @@ def stoppable_command() -> Iterator[None]:
 
 
 def _is_command() -> bool:
-    """Whether `python -m cafenet` or the script `cafenet` was started; a helper of it was not."""
+    """Whether `python -m cafenet` or the script `cafenet` was started; a helper process of the command does not
+    count.
+    """
     if parent_process() is not None:
         return False
     arguments = getattr(sys, "orig_argv", [])
@@ -57,13 +65,13 @@ def _is_command() -> bool:
 
 
 def _handle(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, signal.Handlers]:
-    """Set a handler for the signals that are not ignored, as Ctrl-C is after `nohup`; returns those before."""
+    """Sets a handler for the signals that are not ignored (`nohup` ignores some), and returns the handlers before."""
     before = {}
-    with suppress(ValueError):  # not the main thread: signals are not ours to handle
+    with suppress(ValueError):  # only the main thread may handle signals
         for number in SIGNALS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 before[number] = signal.signal(number, handler)
-    return before  # type: ignore[return-value]  # handlers of Python, too
+    return before  # type: ignore[return-value]  # may hold Python functions as well
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -84,14 +92,19 @@ def _raise_once() -> Callable[[int, FrameType | None], None]:
 
 
 def worker_start() -> Callable[[int], None]:
-    """What a data loader's workers begin with: they outlive the first SIGTERM, and end with this process."""
+    """Creates the first call of a data loader's workers: they survive the first SIGTERM, and end with this process.
+
+    Returns:
+        A function of the worker's number, for `worker_init_fn` of a DataLoader.
+    """
     return partial(_start_worker, os.getpid())
 
 
 def _start_worker(parent: int, worker: int) -> None:
-    """A SIGTERM to all processes of a job is the training's to handle; a second one ends.
+    """Leaves the first SIGTERM to the training, which handles it for all processes of a job; a second one ends the
+    worker.
 
-    A worker that died of the first would break the step that is to be finished.
+    A worker that ended at the first SIGTERM would break the step that the training is to finish.
     """
     end_with_parent(parent)
     signal.signal(signal.SIGTERM, lambda number, frame: signal.signal(number, signal.SIG_DFL))
@@ -99,7 +112,12 @@ def _start_worker(parent: int, worker: int) -> None:
 
 @contextmanager
 def graceful_stop() -> Iterator[list[str]]:
-    """Turn Ctrl-C and SIGTERM into a note that the loop reads after the step; a second Ctrl-C is the usual one."""
+    """Turns Ctrl-C and SIGTERM into a note that a loop reads after each step. A second signal raises `Stopped` at
+    once.
+
+    Yields:
+        A list that holds the name of the signal as soon as one has arrived.
+    """
     stopped: list[str] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -109,7 +127,7 @@ def graceful_stop() -> Iterator[list[str]]:
 
     try:
         before = {number: signal.signal(number, note) for number in SIGNALS}
-    except ValueError:  # not the main thread: signals are not ours to handle
+    except ValueError:  # only the main thread may handle signals
         before = {}
     try:
         yield stopped

@@ -1,4 +1,4 @@
-"""Limits on what a file or an option may ask for; an environment variable, which the error names, raises each."""
+"""Limits on the size of files and options; each can be raised by an environment variable, which the error names."""
 
 import math
 import os
@@ -10,20 +10,41 @@ from cafenet.errors import CafeNetError
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that is accepted of something, unless an environment variable says more."""
+    """The largest accepted number of something, unless an environment variable allows more."""
 
     variable: str
+    """Name of the environment variable."""
     default: int
+    """Limit if the variable is not set."""
 
     def value(self, error: type[CafeNetError]) -> int:
-        """The variable's number, or the default where it is not set."""
+        """Reads the limit.
+
+        Args:
+            error: Class of the error to raise.
+
+        Returns:
+            The number in the environment variable, or the default if it is not set.
+
+        Raises:
+            CafeNetError: As an `error`, if the variable holds no whole number.
+        """
         text = os.environ.get(self.variable, "").strip() or str(self.default)
         if not text.isdecimal():
             raise error(f"the environment variable {self.variable} must be a whole number, but is {text!r:.40}")
         return int(text)
 
     def check(self, number: int, what: str, error: type[CafeNetError]) -> None:
-        """Refuse a number above the limit; `what` names it: "the pixels of faces/1.png"."""
+        """Refuses a number above the limit.
+
+        Args:
+            number: The number to check.
+            what: Name of the number in the message, for example "the pixels of faces/1.png".
+            error: Class of the error to raise.
+
+        Raises:
+            CafeNetError: As an `error`, if the number is above the limit.
+        """
         most = self.value(error)
         if number > most:
             raise error(
@@ -33,19 +54,27 @@ class Limit:
 
 
 IMAGE_PIXELS = Limit("CAFENET_MAX_IMAGE_PIXELS", 89_478_485)
-"""Of one image: 9,459 x 9,459, where Pillow begins to warn."""
+"""Largest number of pixels of an image: 9,459 x 9,459, above which Pillow warns."""
 ARRAY_BYTES = Limit("CAFENET_MAX_ARRAY_BYTES", 32 * 2**30)
-"""Of one array of an npz file, unpacked."""
+"""Largest number of bytes of one unpacked array of an npz file."""
 INPUT_NUMBERS = Limit("CAFENET_MAX_INPUT_NUMBERS", 2**27)
-"""Of one input of a model: 3 x 6,600 x 6,600."""
+"""Largest number of values in one input of a model: 3 x 6,600 x 6,600."""
 YAML_BYTES = Limit("CAFENET_MAX_YAML_BYTES", 2**20)
-"""Of a recipe's file."""
+"""Largest number of bytes of a recipe file."""
 YAML_NODES = Limit("CAFENET_MAX_YAML_NODES", 100_000)
-"""Of a recipe, aliases counted as often as they are used."""
+"""Largest number of values of a recipe; an alias counts as often as it is used."""
 YAML_DEPTH = Limit("CAFENET_MAX_YAML_DEPTH", 30)
-"""Of a recipe's lists and dicts inside each other."""
+"""Largest depth of nested lists and dicts in a recipe."""
 
 
 def check_input_size(size: Sequence[int], error: type[CafeNetError]) -> None:
-    """An example input must fit into memory with room to spare."""
+    """Refuses an example input that would not fit into memory.
+
+    Args:
+        size: Shape of the input.
+        error: Class of the error to raise.
+
+    Raises:
+        CafeNetError: As an `error`, if the input has too many values.
+    """
     INPUT_NUMBERS.check(math.prod(size), f"the numbers of an input of size {list(size)}", error)

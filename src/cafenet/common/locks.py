@@ -1,4 +1,4 @@
-"""A lock between processes that a dead one does not keep, on every system."""
+"""A lock between processes that is released if its holder dies, on every system."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -18,10 +18,17 @@ _MOST_SECONDS = 600.0
 
 @contextmanager
 def locked(file: IO[bytes], path: Path) -> Iterator[None]:
-    """Hold the lock of an open file; whoever else wants it waits.
+    """Holds the lock of an open file inside the block; other processes wait.
 
-    Where there is no `flock`, it is the lock of an empty SQLite database beside the file (`NAME.lock`): SQLite asks the
-    system at hand for a lock, which ends with its process.
+    On systems without `flock` the lock is that of an empty SQLite database beside the file (`NAME.lock`). SQLite takes
+    a lock of the operating system, which ends with its process.
+
+    Args:
+        file: The open file.
+        path: Path of the file.
+
+    Raises:
+        OSError: If the lock cannot be taken.
     """
     if HAS_FLOCK:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)

@@ -28,11 +28,14 @@ from cafenet.errors import CafeNetError
 
 @dataclass(frozen=True, repr=False)
 class Range:
-    """The numbers from `low` to `high`; `is_open` names the ends that do not belong to it."""
+    """The numbers from `low` to `high`."""
 
     low: float = -math.inf
+    """Smallest number."""
     high: float = math.inf
+    """Largest number."""
     is_open: Literal["", "low", "high", "both"] = ""
+    """The ends that do not belong to the range."""
 
     def __contains__(self, value: float) -> bool:
         above = value > self.low if self.is_open in ("low", "both") else value >= self.low
@@ -40,7 +43,7 @@ class Range:
         return above and below
 
     def __repr__(self) -> str:
-        """The range in words: `above 0 and at most 1`; help texts show it."""
+        """Describes the range in words for help texts: `above 0 and at most 1`."""
         has_low, has_high = math.isfinite(self.low), math.isfinite(self.high)
         if self.is_open in ("", "high") and has_low and has_high:
             return f"from {self.low} to {'below ' if self.is_open else ''}{self.high}"
@@ -51,7 +54,7 @@ class Range:
 
 @dataclass(frozen=True, repr=False)
 class Rising:
-    """The law of a pair whose first number is at most the second."""
+    """The rule for a pair whose first number is at most the second."""
 
     def __repr__(self) -> str:
         return "in rising order"
@@ -66,13 +69,21 @@ Share = Annotated[float, Range(0, 1)]
 PositiveShare = Annotated[float, Range(0, 1, is_open="low")]
 ShareBelowOne = Annotated[float, Range(0, 1, is_open="high")]
 Seed = Annotated[int, Range(0, 2**63 - 1)]
-"""What PyTorch and NumPy both take as a seed."""
+"""A number that both PyTorch and NumPy accept as a seed."""
 NumProcesses = Annotated[int, Range(0, 4096)]
-"""Processes beside this one; more are a slip of the keyboard."""
+"""Number of processes beside this one. A larger number is a typing error."""
 
 
 def check_options(config: Any, error: type[CafeNetError]) -> None:
-    """Compare every field of a dataclass with its annotation; all problems are in one message."""
+    """Checks every field of a dataclass against its annotation.
+
+    Args:
+        config: An instance of a dataclass.
+        error: Class of the error to raise.
+
+    Raises:
+        CafeNetError: As an `error`, with all problems in one message.
+    """
     hints = _hints(config.__class__)
     values = [(field.name, getattr(config, field.name), hints[field.name]) for field in fields(config)]
     problems = [_problem(*each) for each in values if not _fits(*each[1:])]
@@ -81,14 +92,31 @@ def check_options(config: Any, error: type[CafeNetError]) -> None:
 
 
 def check_arguments(error: type[CafeNetError], **arguments: tuple[Any, Any]) -> None:
-    """The same of a function's arguments, each given as a pair: its value and its annotation."""
+    """Checks the arguments of a function against annotations.
+
+    Args:
+        error: Class of the error to raise.
+        **arguments: A pair of the value and its annotation for each argument.
+
+    Raises:
+        CafeNetError: As an `error`, with all problems in one message.
+    """
     problems = [_problem(name, value, hint) for name, (value, hint) in arguments.items() if not _fits(value, hint)]
     if problems:
         raise error("; ".join(problems))
 
 
 def option_problems(kind: type, values: Mapping[str, Any], place: str = "") -> list[str]:
-    """What is wrong with the values of a tree of dataclasses, given as nested dicts, by full names: `train.epochs`."""
+    """Lists the problems of the values of a tree of dataclasses, given as nested dicts.
+
+    Args:
+        kind: Class of the outermost dataclass.
+        values: Values by field name. Missing fields are not checked.
+        place: Prefix of all names in the messages.
+
+    Returns:
+        One sentence per problem, with full names such as `train.epochs`.
+    """
     problems = []
     for name, hint in _hints(kind).items():
         value, where = values.get(name), f"{place}{name}"
@@ -162,7 +190,7 @@ def _fits_plain(value: Any, hint: Any) -> bool:
 
 
 def _fits_tuple(value: Any, kinds: tuple[Any, ...]) -> bool:
-    """Lists serve as tuples, which YAML and JSON do not have."""
+    """Whether a list or tuple fits; lists are accepted as tuples, which YAML and JSON do not have."""
     if not isinstance(value, (list, tuple)):
         return False
     if kinds[-1] is Ellipsis:
@@ -184,7 +212,7 @@ def _keeps(value: Any, law: Any) -> bool:
 
 
 def _described(hint: Any) -> str:
-    """What an annotation asks for, in words."""
+    """Describes in words what an annotation requires."""
     parts = _alternatives(hint)
     if len(parts) > 1 or _is(hint, Literal):
         phrases = [[*map(repr, typing.get_args(part))] if _is(part, Literal) else [_described(part)] for part in parts]

@@ -1,6 +1,6 @@
-"""Processes that end with the one that started them, also if that one is killed and can end nobody.
+"""Processes that end together with the process that started them, even if that one is killed.
 
-This file needs nothing of the package: helpers run it before they import what takes seconds.
+This file imports nothing of the package, because helper processes run it before imports that take seconds.
 """
 
 import ctypes
@@ -16,13 +16,16 @@ _LOOK_EVERY_SECONDS = 0.5
 
 
 def end_with_parent(parent: int) -> None:
-    """From now on, end this process as soon as its parent is gone; `parent` is the parent's number.
+    """Makes this process end as soon as its parent has ended.
 
-    On Linux the kernel does so. Elsewhere a thread looks.
+    On Linux the kernel ends it. On other systems a thread watches the parent.
+
+    Args:
+        parent: Process number of the parent.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was gone before the kernel was asked
+        if os.getppid() != parent:  # the parent ended before the kernel was asked
             os._exit(1)
     else:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
@@ -32,7 +35,7 @@ def _end_after(parent: int) -> None:
     process = multiprocessing.parent_process()
     if process is not None:
         process.join()
-    elif os.name == "nt":  # a process keeps the number of a parent that has ended
+    elif os.name == "nt":  # Windows keeps the parent's number after the parent has ended, so polling is useless
         return
     else:
         while os.getppid() == parent:

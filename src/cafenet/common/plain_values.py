@@ -1,4 +1,4 @@
-"""Options as plain values: what people compute with NumPy is written to files that know Python's numbers alone."""
+"""Options as plain values: NumPy numbers become Python numbers, because files can hold only these."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -9,14 +9,21 @@ Value = TypeVar("Value")
 
 
 def plain_numbers(value: Value) -> Value:
-    """The same with NumPy's numbers as Python's, inside dicts, lists, tuples and dataclasses, too."""
+    """Converts NumPy numbers to Python numbers, also inside dicts, lists, tuples and dataclasses.
+
+    Args:
+        value: Any value. It is not changed.
+
+    Returns:
+        The value with converted numbers.
+    """
     return _plain(value)  # type: ignore[no-any-return]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
-    if type(value) is dict:  # a state dict is another kind, and stays what it is
+    if type(value) is dict:  # a state dict is of another class and is left alone
         return {key: _plain(each) for key, each in value.items()}
     if type(value) in (list, tuple):
         return type(value)(_plain(each) for each in value)

@@ -1,7 +1,7 @@
-"""The files of a run directory: their names, what each must hold, and the one way in which all of them are read.
+"""The files of a run directory: their names, their required content, and the one way in which all of them are read.
 
-A damaged file is named, with what it should hold and what to do about it. Whoever only looks, as a report does, reads
-what is left.
+The error of a damaged file names the file, its required content and a remedy. Readers that only look, such as a report,
+skip damaged files and use the rest.
 """
 
 import json
@@ -21,16 +21,20 @@ _AGAIN = "remove it, and the same command writes it anew"
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file of plain values: its name, what it holds, its shape, and what to do if it is damaged.
+    """A file of plain values with a known shape.
 
-    A shape is a type (or several), a list of a shape, or a dictionary of the keys that must be there:
-    `{"rows": [{"method": str}]}`.
+    A shape is a type (or several), a list of a shape, or a dictionary of the keys that must be there: `{"rows":
+    [{"method": str}]}`.
     """
 
     name: str
+    """Name of the file in its directory."""
     holds: str
+    """Description of the content, for error messages."""
     shape: Any
+    """Shape of the content."""
     remedy: str = _AGAIN
+    """Advice for a damaged file, for error messages."""
 
 
 RECIPE = RunFile(
@@ -131,18 +135,46 @@ SAMPLE_IMAGES = "samples"
 
 
 def model_place(directory: Path, key: str, seed: int) -> Path:
-    """The directory of a final model: `models/50pct-uniform/seed-0`."""
+    """Names the directory of a final model, for example `models/50pct-uniform/seed-0`.
+
+    Args:
+        directory: The run directory.
+        key: Budget and method of the model, for example `50pct-uniform`.
+        seed: Seed of the training.
+
+    Returns:
+        The path, which need not exist.
+    """
     return directory / MODELS / key / f"seed-{seed}"
 
 
 def result_name(algorithm: str, budget: str) -> str:
-    """The file of what an algorithm found for a budget: `result-trend-50-.json` of "50%"."""
+    """Names the file with the result of an algorithm for a budget, for example `result-trend-50-.json` for "50%".
+
+    Args:
+        algorithm: Name of the algorithm.
+        budget: The budget as the user wrote it.
+
+    Returns:
+        The file name.
+    """
     plain = "".join(character if character.isalnum() or character == "." else "-" for character in budget)
     return f"result-{f'{algorithm}-{plain}'.strip('-')}.json"
 
 
 def read_file(file: RunFile, directory: Path) -> Any:
-    """The content of a file in a directory; it must be there and be whole."""
+    """Reads a file that must exist and be complete.
+
+    Args:
+        file: Description of the file.
+        directory: Directory of the file.
+
+    Returns:
+        The content.
+
+    Raises:
+        RunFileError: If the file is missing or damaged.
+    """
     path = directory / file.name
     problem = "is not there"
     if path.exists():
@@ -153,12 +185,32 @@ def read_file(file: RunFile, directory: Path) -> Any:
 
 
 def read_if_there(file: RunFile, directory: Path) -> Any:
-    """The same; None if there is no such file."""
+    """Reads a file that may be missing, but must not be damaged.
+
+    Args:
+        file: Description of the file.
+        directory: Directory of the file.
+
+    Returns:
+        The content, or None if there is no such file.
+
+    Raises:
+        RunFileError: If the file is damaged.
+    """
     return read_file(file, directory) if (directory / file.name).exists() else None
 
 
 def read_what_is_left(file: RunFile, directory: Path, problems: list[str]) -> Any:
-    """The same for whoever only looks: None of a damaged file, too, which is added to `problems`."""
+    """Reads a file that may be missing or damaged, for readers that only look.
+
+    Args:
+        file: Description of the file.
+        directory: Directory of the file.
+        problems: List to which the error message of a damaged file is added.
+
+    Returns:
+        The content, or None if the file is missing or damaged.
+    """
     try:
         return read_if_there(file, directory)
     except RunFileError as error:
@@ -167,7 +219,14 @@ def read_what_is_left(file: RunFile, directory: Path, problems: list[str]) -> An
 
 
 def gone(directory: Path) -> RunFileError:
-    """The error of a directory that was removed while something was written to it."""
+    """Creates the error for a directory that was removed while it was in use.
+
+    Args:
+        directory: The directory.
+
+    Returns:
+        The error, which the caller raises.
+    """
     return RunFileError(
         f"the directory {directory} must stay while it is used, but was removed or moved away; put it back to go on "
         "from its last checkpoint, or start again from the beginning"
@@ -175,7 +234,15 @@ def gone(directory: Path) -> RunFileError:
 
 
 def read_log(path: Path, keys: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The whole lines of a log that have numbers under these keys; a torn or damaged one is left out."""
+    """Reads a log of one JSON object per line. Incomplete or damaged lines are left out.
+
+    Args:
+        path: Path of the log, which may be missing.
+        keys: Keys that must hold numbers. Lines without them are left out.
+
+    Returns:
+        The lines in order.
+    """
     if not path.is_file():
         return []
     lines = []
@@ -190,7 +257,7 @@ def read_log(path: Path, keys: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 
 def _content(path: Path, shape: Any) -> tuple[Any, str]:
-    """What a file holds, and what is wrong with it, if something is."""
+    """The content of a file, and a description of its fault (empty if there is none)."""
     try:
         raw = path.read_bytes()
         content = yaml.safe_load(raw) if path.suffix == ".yaml" else json.loads(raw)
@@ -202,7 +269,7 @@ def _content(path: Path, shape: Any) -> tuple[Any, str]:
 
 
 def _fault(value: Any, shape: Any, place: str) -> str:
-    """Where a value first differs from its shape, in words; nothing if it does not."""
+    """Describes the first place at which a value differs from its shape; an empty text means that it fits."""
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return f"{place} is no dictionary"

@@ -1,4 +1,4 @@
-"""What a long run tells: a JSONL log, a progress line with an ETA, TensorBoard scalars where they are wanted."""
+"""Progress of a long run: a JSONL log, a progress line with the remaining time, and TensorBoard scalars on request."""
 
 import json
 import sys
@@ -17,8 +17,20 @@ _PLAIN_EVERY_SECONDS = 30.0
 
 
 class Journal:
-    """Writes one line a step or epoch to `log.jsonl`, and shows the way; quiet off a terminal but for a line now and
-    then."""
+    """Writes one line per step or epoch to `log.jsonl`, and shows the progress.
+
+    On a terminal it shows a bar. Otherwise it prints a plain line every 30 seconds.
+
+    Args:
+        directory: Directory of the log, or None for no log.
+        total_steps: Number of the last step.
+        title: Name of the work, in front of the progress.
+        quiet: Whether to show no progress.
+        tensorboard: Whether to write scalars for TensorBoard as well.
+
+    Raises:
+        TrainingError: If `tensorboard` is true and TensorBoard is not installed.
+    """
 
     def __init__(
         self, directory: Path | None, total_steps: int, *, title: str, quiet: bool = False, tensorboard: bool = False
@@ -32,7 +44,11 @@ class Journal:
         self._board = _summary_writer(directory) if tensorboard and directory is not None else None
 
     def start(self, step: int) -> None:
-        """Begin at a step; lines of the log that lie after it (from a run that was cut off) are dropped."""
+        """Begins at a step. Lines of the log after this step, which an interrupted run has left, are dropped.
+
+        Args:
+            step: Number of the steps that are done.
+        """
         self._first_step = step
         self._start = self._last_plain = time.monotonic()
         if self._path is not None:
@@ -52,7 +68,15 @@ class Journal:
             self._task = self._progress.add_task(self._title, total=self._total, completed=step, note="")
 
     def write(self, step: int, **values: Any) -> None:
-        """Log a step's values."""
+        """Logs the values of a step.
+
+        Args:
+            step: Number of the step.
+            **values: Values by name, which must be valid in JSON.
+
+        Raises:
+            RunFileError: If the directory was removed.
+        """
         if self._path is not None:
             try:
                 with self._path.open("a") as file:
@@ -65,7 +89,12 @@ class Journal:
                     self._board.add_scalar(name, value, step)
 
     def show(self, step: int, note: str) -> None:
-        """Move the bar, or print a plain line when it is time."""
+        """Moves the bar, or prints a plain line if the last one is long enough ago.
+
+        Args:
+            step: Number of the steps that are done.
+            note: Short text beside the progress, for example the loss.
+        """
         if self._progress is not None:
             self._progress.update(self._task, completed=step, note=note)
             return
@@ -78,7 +107,7 @@ class Journal:
         print(f"{self._title}: step {step}/{self._total}, {note}, {eta:.0f} s left", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Put the terminal back in order."""
+        """Restores the terminal and closes the TensorBoard file."""
         if self._progress is not None:
             self._progress.stop()
         if self._board is not None:
@@ -86,7 +115,7 @@ class Journal:
 
 
 def _drop_after(path: Path, step: int) -> None:
-    """Keep the whole lines up to a step; a torn last line goes too."""
+    """Keeps the complete lines up to a step; an incomplete last line is dropped too."""
     if not path.is_file():
         return
     kept = [line for line in read_log(path, ("step",)) if line["step"] <= step]

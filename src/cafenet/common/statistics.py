@@ -1,4 +1,4 @@
-"""Comparing two methods fairly: the same seeds for both, the difference with its interval."""
+"""Fair comparison of two methods: the same seeds for both, and the difference with its interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,17 +11,31 @@ from cafenet.errors import CafeNetError
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """first - second over pairs, with a Student-t interval of the mean; one pair has no interval."""
+    """The difference first - second over pairs, with a Student-t interval of the mean.
+
+    Examples:
+        >>> import cafenet
+        >>> difference = cafenet.compare_paired([0.93, 0.94, 0.92], [0.91, 0.92, 0.91])
+        >>> print(difference)
+        +0.01667 [+0.002324, +0.03101] (3 pairs)
+        >>> difference.is_clear
+        True
+    """
 
     mean: float
+    """Mean of the differences."""
     low: float
+    """Lower end of the interval, or minus infinity for a single pair."""
     high: float
+    """Upper end of the interval, or infinity for a single pair."""
     num_pairs: int
+    """Number of pairs."""
     confidence: float
+    """Confidence level of the interval, for example 0.95."""
 
     @property
     def is_clear(self) -> bool:
-        """Whether zero lies outside the interval: only then may a win be claimed."""
+        """Whether zero lies outside of the interval, which is required to claim that one method is better."""
         return self.num_pairs > 1 and not self.low <= 0 <= self.high
 
     def __str__(self) -> str:
@@ -31,7 +45,27 @@ class PairedDifference:
 
 
 def compare_paired(first: Sequence[float], second: Sequence[float], *, confidence: float = 0.95) -> PairedDifference:
-    """The mean of first - second, pair by pair: (3, 5) and (1, 2) differ by 2.5, from -3.9 to 8.9 at 95%."""
+    """Computes the mean of first - second over pairs, with its interval.
+
+    Args:
+        first: Values of the first method, one per seed.
+        second: Values of the second method for the same seeds, in the same order.
+        confidence: Confidence level of the interval, between 0 and 1.
+
+    Returns:
+        The mean difference with its Student-t interval.
+
+    Raises:
+        CafeNetError: If the lengths differ, if there are no values, or if a value is not finite.
+
+    Examples:
+        >>> import cafenet
+        >>> difference = cafenet.compare_paired([3, 5], [1, 2])
+        >>> round(difference.mean, 1), round(difference.low, 1), round(difference.high, 1)
+        (2.5, -3.9, 8.9)
+        >>> difference.is_clear
+        False
+    """
     if len(first) != len(second) or len(first) == 0:
         raise CafeNetError(
             f"a paired comparison needs as many values of both methods, one a seed, but got {len(first)} and "
@@ -51,7 +85,14 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
 
 
 def in_words(difference: PairedDifference) -> str:
-    """`+0.52 points (95% interval +0.10 to +0.94)`, of shares; says where one may not claim it."""
+    """Describes a difference of accuracies, for example `+0.52 points (95% interval +0.10 to +0.94)`.
+
+    Args:
+        difference: A difference of accuracies as shares of 1.
+
+    Returns:
+        The text, which says so if the difference is not clear.
+    """
     points = f"{100 * difference.mean:+.2f} points"
     if difference.num_pairs == 1:
         return f"{points} (one seed, no claim)"

@@ -1,13 +1,20 @@
-"""Names that a mistyped one may have meant."""
+"""Suggestions for mistyped names."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def near_names(name: object, known: Iterable[object], *, most: int = 3, cutoff: float = 0.5) -> list[str]:
-    """Known names like this one, the most similar first: for "adamw" among Adam and AdamW it is AdamW alone.
+    """Finds known names that are similar to a given one. The case of letters is ignored.
 
-    Names that differ in upper and lower case alone are taken for the same.
+    Args:
+        name: The name that is not known.
+        known: All known names.
+        most: Largest number of suggestions.
+        cutoff: Smallest similarity, from 0 to 1.
+
+    Returns:
+        The similar names, most similar first. For "adamw" among Adam and AdamW it is AdamW alone.
     """
     spellings: dict[str, list[str]] = {}
     for each in map(str, known):
@@ -18,6 +25,16 @@ def near_names(name: object, known: Iterable[object], *, most: int = 3, cutoff: 
 
 
 def did_you_mean(name: object, known: Iterable[object], *, most: int = 3, cutoff: float = 0.5) -> str:
-    """The question "did you mean AdamW?", or an empty text where no known name is like this one."""
+    """Formats suggestions as a question.
+
+    Args:
+        name: The name that is not known.
+        known: All known names.
+        most: Largest number of suggestions.
+        cutoff: Smallest similarity, from 0 to 1.
+
+    Returns:
+        A text such as "did you mean AdamW?", or an empty text if no known name is similar.
+    """
     near = near_names(name, known, most=most, cutoff=cutoff)
     return f"did you mean {', '.join(near)}?" if near else ""

@@ -14,15 +14,23 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class Shown:
-    """A title, a table and a line below it; the first column is text, the others are numbers."""
+    """A title, a table and a line below it. The first column is text, the others are numbers."""
 
     title: str
+    """Line above the table."""
     head: Sequence[str]
+    """Names of the columns."""
     rows: Sequence[Sequence[Any]]
+    """Cells of each row."""
     foot: str = ""
+    """Line below the table."""
 
     def text(self) -> str:
-        """For a terminal."""
+        """Formats the table for a terminal.
+
+        Returns:
+            The text, without a line break at the end.
+        """
         table = Table(box=SIMPLE_HEAD)
         for number, name in enumerate(self.head):
             table.add_column(name, justify="right" if number else "left", no_wrap=True)
@@ -35,7 +43,11 @@ class Shown:
         return "\n".join([self.title, *(line for line in lines if line), self.foot]).rstrip("\n")
 
     def html(self) -> str:
-        """For a notebook."""
+        """Formats the table for a notebook.
+
+        Returns:
+            The HTML text.
+        """
         head = _cells("th", self.head)
         body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in self.rows)
         foot = f"<p>{html.escape(self.foot)}</p>" if self.foot else ""
@@ -43,7 +55,14 @@ class Shown:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """0, 1, 2, 5 is 0-2, 5."""
+    """Writes rising numbers as ranges: 0, 1, 2, 5 becomes `0-2, 5`.
+
+    Args:
+        numbers: Whole numbers in rising order.
+
+    Returns:
+        The text.
+    """
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:

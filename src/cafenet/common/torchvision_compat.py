@@ -1,10 +1,11 @@
-"""Import torchvision beside a torch that it was not compiled for, such as a CPU-only build.
+"""Import of torchvision beside a torch that it was not compiled for, such as a CPU-only build.
 
-There torchvision's compiled operators do not load, and `import torchvision` then fails with "operator torchvision::nms
-does not exist": torchvision registers shape functions for `nms` and `qnms` without looking whether these operators were
-ever defined (pytorch/vision issues 9077 and 9085). Models and transforms, and timm on top of them, need neither
-operator; they only need the import to go through. So where the import fails for want of these two, their schemas are
-defined, without kernels, and the import is repeated. Box suppression itself stays unavailable and says so when called.
+In this case torchvision's compiled operators do not load, and `import torchvision` fails with "operator
+torchvision::nms does not exist": torchvision registers shape functions for `nms` and `qnms` without checking that these
+operators were defined (pytorch/vision issues 9077 and 9085). Models and transforms, and timm on top of them, need
+neither operator; they only need the import to succeed. If the import fails because of these two operators, their
+schemas are therefore defined, without kernels, and the import is repeated. Box suppression itself stays unavailable and
+raises an error if it is called.
 """
 
 import functools
@@ -22,7 +23,14 @@ _SCHEMAS = {
 
 
 def import_torchvision() -> ModuleType:
-    """Return torchvision, imported as usual, or with its missing operator schemas defined where that fails."""
+    """Imports torchvision, and defines its missing operator schemas if the usual import fails.
+
+    Returns:
+        The module.
+
+    Raises:
+        CafeNetError: If torchvision is not installed.
+    """
     try:
         return importlib.import_module("torchvision")
     except ModuleNotFoundError as error:
@@ -42,7 +50,7 @@ def _missing_ops() -> list[str]:
     return [name for name in _SCHEMAS if not hasattr(torch.ops.torchvision, name)]
 
 
-@functools.cache  # the definitions live as long as the Library object does, so the cache holds on to it
+@functools.cache  # the definitions live as long as the Library object, which the cache keeps alive
 def _define_missing_ops() -> torch.library.Library:
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in _missing_ops():

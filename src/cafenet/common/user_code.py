@@ -1,6 +1,6 @@
-"""One line before the traceback of a user's own code: which part of which step called it, and what is kept.
+"""One line before the traceback of a user's own code: the part and step that called it, and what is kept.
 
-The exception itself goes on as it was raised, so that its type and its traceback are the user's.
+The exception itself is raised unchanged, so that its type and traceback remain the user's.
 """
 
 import logging
@@ -19,9 +19,13 @@ Item = TypeVar("Item")
 
 @contextmanager
 def user_code(part: str, step: str | Callable[[], str]) -> Iterator[None]:
-    """Say that `part` ("the loss") raised in `step` ("step 3 of 8 of the training") before its exception goes on.
+    """Logs which part of the user's code raised an exception inside the block. The exception is passed on unchanged.
 
-    The innermost part is the one that is named. Errors of ours say all that there is to say themselves.
+    If blocks are nested, the innermost part is named. A `CafeNetError` is not logged, because its message is complete.
+
+    Args:
+        part: Name of the part, for example "the loss".
+        step: Name of the step, for example "step 3 of 8 of the training", or a function that returns it.
     """
     try:
         yield
@@ -36,11 +40,14 @@ def user_code(part: str, step: str | Callable[[], str]) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class UserPart:
-    """A function of the user's that is called inside `user_code`, under its own name."""
+    """A function of the user that is called inside `user_code`, under its own name."""
 
     function: Callable[..., Any]
+    """The user's function."""
     part: str
+    """Name of the part in the log."""
     step: str | Callable[[], str]
+    """Name of the step in the log, or a function that returns it."""
 
     def __call__(self, *args: Any) -> Any:
         with user_code(self.part, self.step):
@@ -52,9 +59,18 @@ class UserPart:
 
 
 def items_of(data: Iterable[Item], part: str, step: str | Callable[[], str]) -> Iterator[Item]:
-    """The items of data of the user's, each fetched inside `user_code`.
+    """Iterates over data of the user, and fetches each item inside `user_code`.
 
-    An error of ours from a loader's worker comes inside a traceback, as its last line; here it is that line alone.
+    A `CafeNetError` from a loader's worker arrives as the last line of a traceback; it is raised again with that line
+    alone.
+
+    Args:
+        data: The user's data.
+        part: Name of the data in the log.
+        step: Name of the step in the log, or a function that returns it.
+
+    Yields:
+        The items of the data.
     """
     with user_code(part, step):
         items = iter(data)

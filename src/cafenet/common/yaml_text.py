@@ -1,4 +1,4 @@
-"""YAML of a user's, read within limits: a few lines of it may nest thousands deep, or stand for billions of values."""
+"""YAML of a user, read within limits: a few lines of YAML may nest thousands deep, or expand to billions of values."""
 
 from typing import Any
 
@@ -9,18 +9,37 @@ from cafenet.errors import RecipeError
 
 
 def read_yaml(text: str, name: str) -> Any:
-    """The plain values of a text called `name` in messages."""
+    """Reads plain values from YAML.
+
+    Args:
+        text: The YAML text.
+        name: Name of the text in messages.
+
+    Returns:
+        The plain values.
+
+    Raises:
+        RecipeError: If the text is not valid YAML, or exceeds a limit.
+    """
     try:
         check_yaml_size(text, name)
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an invalid date
         raise RecipeError(f"{name} must be YAML, but: {' '.join(str(error).split())}") from error
 
 
 def check_yaml_size(text: str, name: str) -> None:
-    """Refuse texts that are too long, too deep or hold too many values, before anything is built of them."""
+    """Refuses a text that is too long, too deep or has too many values, before any value is built.
+
+    Args:
+        text: The YAML text.
+        name: Name of the text in messages.
+
+    Raises:
+        RecipeError: If the text exceeds a limit, or an alias contains itself.
+    """
     YAML_BYTES.check(len(text), f"the bytes of {name}", RecipeError)
-    sizes: dict[str, int] = {}  # of what an anchor stands for
+    sizes: dict[str, int] = {}  # number of values of each anchor
     open_nodes: list[tuple[str | None, int]] = []
     num_nodes = 0
     for event in yaml.parse(text, yaml.SafeLoader):

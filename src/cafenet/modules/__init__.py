@@ -1,1 +1,1 @@
-"""Running a user's module without changing it: calls, inputs, snapshots, counted products."""
+"""Runs of a user's module that do not change it: calls, inputs, snapshots and counted products."""

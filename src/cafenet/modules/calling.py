@@ -1,4 +1,4 @@
-"""Running the user's model without changing it: unwrapping, modes, meta tensors, example inputs."""
+"""Calls of the user's model that do not change it: unwrapping, modes, meta tensors and example inputs."""
 
 import copy
 import sys
@@ -16,14 +16,24 @@ from cafenet.errors import CafeNetError, TraceError
 from cafenet.modules.snapshot import unchanged
 
 Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
-"""For each tensor's name, the module dictionaries and keys under which it hangs."""
+"""Module dictionaries and keys that hold each tensor, by the tensor's name."""
 
 RECORD = "_cafenet_record"
-"""The attribute under which a slim model holds its SlimRecord (see `extract`)."""
+"""Name of the attribute in which a slim model holds its SlimRecord (see `extract`)."""
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The user's own module inside DataParallel, DDP or torch.compile; scripted and sharded ones are refused."""
+    """Finds the user's own module inside DataParallel, DDP or torch.compile.
+
+    Args:
+        model: A module, perhaps wrapped.
+
+    Returns:
+        The innermost module.
+
+    Raises:
+        TraceError: If the model is not a module, is scripted or is sharded by FSDP.
+    """
     if not isinstance(model, nn.Module):
         raise TraceError(f"model must be an nn.Module, but got {type(model).__name__}")
     while True:
@@ -44,7 +54,15 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def expect_values(model: nn.Module, error: type[CafeNetError]) -> None:
-    """A model that is run on real data must hold numbers."""
+    """Refuses a model on the meta device, because a run on real data needs values.
+
+    Args:
+        model: The model.
+        error: Class of the error to raise.
+
+    Raises:
+        CafeNetError: As an `error`, if a parameter or buffer has no values.
+    """
     hollow = next((name for name, tensor in named_tensors(model).items() if tensor.is_meta), None)
     if hollow is not None:
         raise error(
@@ -54,7 +72,17 @@ def expect_values(model: nn.Module, error: type[CafeNetError]) -> None:
 
 
 def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Example inputs as positional and keyword arguments: a tensor, a tuple (or list) of them, or a dict by name."""
+    """Converts example inputs to positional and keyword arguments.
+
+    Args:
+        example_inputs: A tensor, a tuple or list of positional arguments, or a dict of keyword arguments.
+
+    Returns:
+        The positional and the keyword arguments.
+
+    Raises:
+        TraceError: If the inputs are of another kind, or hold no tensor.
+    """
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     if isinstance(example_inputs, Tensor):
@@ -74,25 +102,48 @@ def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]
 
 
 def copy_of(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
-    """A deep copy, also of a model that keeps a result of its forward or of a hook, which deepcopy refuses."""
+    """Makes a deep copy, even of a model that keeps a result of its forward or of a hook, which `deepcopy` refuses.
+
+    Args:
+        model: The model.
+        memo: Replacements of objects by their ids, as for `deepcopy`.
+
+    Returns:
+        The copy.
+    """
     memo = {} if memo is None else memo
     for module in model.modules():
         for tensor in tensors_of(vars(module)):
             if not tensor.is_leaf:
                 memo.setdefault(id(tensor), tensor.detach().clone())
     copied = copy.deepcopy(model, memo)
-    if hasattr(model, RECORD):  # a torch.fx.GraphModule copies only what its graph names
+    if hasattr(model, RECORD):  # a torch.fx.GraphModule copies only attributes that its graph names
         setattr(copied, RECORD, getattr(model, RECORD))
     return copied
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """All parameters and buffers by name, tied ones once."""
+    """Collects all parameters and buffers. Tied ones appear once.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The tensors by name.
+    """
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def unsaved_buffers(model: nn.Module) -> set[str]:
-    """Names of buffers that a state dict leaves out (`persistent=False`), whether they are there already or not."""
+    """Collects the names of buffers that a state dict leaves out (`persistent=False`), whether they exist already or
+    not.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The names.
+    """
     return {
         f"{path}.{name}" if path else name
         for path, module in model.named_modules()
@@ -101,7 +152,14 @@ def unsaved_buffers(model: nn.Module) -> set[str]:
 
 
 def to_meta(tree: Any) -> Any:
-    """Tensors without values, of the same shape, strides and type."""
+    """Replaces tensors by meta tensors of the same shape, strides and type.
+
+    Args:
+        tree: A tensor, or nested lists, tuples and dicts with tensors.
+
+    Returns:
+        The same structure.
+    """
     return tree_map(lambda leaf: _meta_like(leaf) if isinstance(leaf, Tensor) else leaf, tree)
 
 
@@ -113,25 +171,55 @@ def _meta_like(tensor: Tensor) -> Tensor:
 
 
 def without_trace(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors ready to be run with: detached parameters (no copy), buffers as clones that may be written to."""
+    """Prepares tensors for a run: parameters are detached without a copy, and buffers are clones that may be written
+    to.
+
+    Args:
+        model: The model, which tells parameters from buffers.
+        tensors: Its tensors by name.
+
+    Returns:
+        The prepared tensors by name.
+    """
     parameters = {name for name, _ in model.named_parameters()}
     return {name: t.detach() if name in parameters else t.clone() for name, t in tensors.items()}
 
 
 def copied(tree: Any) -> Any:
-    """The same inputs in memory of their own, for a model that may write into them."""
+    """Copies inputs for a model that may write to them.
+
+    Args:
+        tree: A tensor, or nested lists, tuples and dicts with tensors.
+
+    Returns:
+        The same structure, with cloned tensors.
+    """
     return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, tree)
 
 
 def tensors_of(output: Any) -> Iterator[Tensor]:
-    """All tensors in what a model returns, also inside objects of the user's own classes."""
+    """Iterates over all tensors in an output, also inside objects of the user's own classes.
+
+    Args:
+        output: Output of a model.
+
+    Returns:
+        An iterator over the tensors.
+    """
     return (tensor for _, tensor in tensors_by_path(output))
 
 
 def tensors_by_path(output: Any) -> Iterator[tuple[str, Tensor]]:
-    """The same with the way to each of them: `logits`, `0`, `hidden_states.1`, or '' for the output itself."""
+    """Iterates over all tensors in an output, with their paths.
+
+    Args:
+        output: Output of a model.
+
+    Yields:
+        Pairs of a path and a tensor. A path is `logits`, `0`, `hidden_states.1`, or '' for the output itself.
+    """
     stack: list[tuple[str, Any]] = [("", output)]
-    met: dict[int, Any] = {}  # holds what was met: the id of a part made on the fly would be given to the next one
+    met: dict[int, Any] = {}  # keeps visited parts alive, because the id of a freed part could be given to another one
     while stack:
         path, value = stack.pop()
         if isinstance(value, Tensor):
@@ -152,17 +240,28 @@ def _parts(value: Any) -> list[tuple[Any, Any]]:
 
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run the model's own forward on other tensors; what the forward stores in the model is taken out again."""
+    """Runs the model's own forward on other tensors, and removes everything that the forward stores in the model.
+
+    Args:
+        model: The model, which is not changed.
+        tensors: Tensors to use, named as in `named_tensors`.
+        args: Positional arguments of the forward.
+        kwargs: Keyword arguments of the forward.
+
+    Returns:
+        The output of the forward.
+    """
     with unchanged(model, outside=True), as_written():
         return run_with(model, dict(tensors), args, kwargs)
 
 
 @contextmanager
 def as_written() -> Iterator[None]:
-    """Run the ops that a model's code names: nothing compiled, and attention as products, not in fused kernels.
+    """Runs the ops that a model's code names: nothing is compiled, and attention runs as products, not in fused
+    kernels.
 
-    The fast path of `nn.MultiheadAttention` hides the products of a whole layer in one op, and makes nested tensors,
-    which have no sizes, of padding. Which kernel `scaled_dot_product_attention` takes depends on device and type.
+    The fast path of `nn.MultiheadAttention` hides the products of a whole layer in one op, and turns padded inputs into
+    nested tensors, which have no sizes. The kernel of `scaled_dot_product_attention` depends on device and type.
     """
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -174,7 +273,7 @@ def as_written() -> Iterator[None]:
 
 
 def _uncompiled() -> AbstractContextManager[Any]:
-    """Run compiled parts of a model as they were written.
+    """Runs compiled parts of a model as they were written.
 
     An attempt to compile under a dispatch mode fails, and torch.compile never tries that code again.
     """
@@ -185,7 +284,14 @@ def _uncompiled() -> AbstractContextManager[Any]:
 
 
 def tensor_places(model: nn.Module) -> Places:
-    """Where each tensor of `named_tensors` hangs in the model; a tied one hangs in several places."""
+    """Finds the places of all tensors of `named_tensors` in the model. A tied tensor has several places.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The module dictionaries and keys of each tensor, by name.
+    """
     names = {id(tensor): name for name, tensor in named_tensors(model).items()}
     places: Places = {name: [] for name in names.values()}
     for module in model.modules():
@@ -203,11 +309,21 @@ def run_with(
     kwargs: Mapping[str, Any] | None = None,
     places: Places | None = None,
 ) -> Any:
-    """Run the model's own forward on other tensors, named as in `named_tensors`; the model keeps its own.
+    """Runs the model's own forward on other tensors. The model keeps its own.
 
-    Buffers that the forward assigns anew are put into `tensors`. This is what functional_call does, without two of its
-    faults in PyTorch 2.13: it leaves foreign tensors in a module that has two names, and looking for tied tensors takes
-    it longer than a small network's forward.
+    Buffers that the forward assigns anew are put into `tensors`. `torch.func.functional_call` does the same, but has
+    two faults in PyTorch 2.13: it leaves foreign tensors in a module that has two names, and its search for tied
+    tensors takes longer than the forward of a small network.
+
+    Args:
+        model: The model.
+        tensors: Tensors to use, named as in `named_tensors`. New buffers replace the old ones here.
+        args: Positional arguments of the forward.
+        kwargs: Keyword arguments of the forward.
+        places: Places of the tensors from `tensor_places`, to save the search.
+
+    Returns:
+        The output of the forward.
     """
     places = tensor_places(model) if places is None else places
     used = [(held, key, name) for name in tensors for held, key in places[name]]
@@ -227,7 +343,13 @@ def run_with(
 
 @contextmanager
 def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Switch all modules to train or eval, and each one back to what it was; dropout stays off, it has no channels."""
+    """Switches all modules to train or eval mode, and each back to its own mode. Dropout stays off; it has no
+    channels.
+
+    Args:
+        model: The model.
+        training: Whether to switch to train mode.
+    """
     before = [(module, module.training) for module in model.modules()]
     try:
         for module, _ in before:

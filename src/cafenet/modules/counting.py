@@ -1,7 +1,7 @@
-"""Multiply-adds counted while a model runs on real values, without anything that tracing knows.
+"""A count of multiply-adds while a model runs on real values, independent of tracing.
 
-Every op that reads several tensors must either be counted or be known to multiply nothing. What is neither is listed,
-so that an op that nobody thought of cannot count as zero. Attention is to be run as products (`calling.as_written`).
+Every op that reads several tensors must either have a formula or be known to multiply nothing. All other ops are
+listed, so that an unknown op cannot count as zero. Attention must be run as products (`calling.as_written`).
 """
 
 import math
@@ -16,10 +16,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 _FREE = re.compile(
-    # norms, losses, and what computes parameters
+    # norms, losses, and ops that compute parameters
     r"\w*(batch_norm|group_norm|layer_norm|rms_norm|weight_norm|loss|cross_entropy\w*|prelu|rrelu|_cell)\w*"
     r"|_fused_(sgd|ada|moving)\w*|_amp_\w+|_dirichlet_grad|_standard_gamma_grad|glu_jvp|native_dropout"
-    # what moves, picks, sorts or compares values
+    # ops that move, pick, sort or compare values
     r"|\w*(scatter|index|gather|masked|embedding|copy|nested|jagged|padded|unpool|max_pool|histogram|same_storage)\w*"
     r"|_?stack|_?cat|_chunk_cat|block_diag|put|take|set|fill|where|isin|searchsorted|bucketize|bincount|view_as\w*|item"
     r"|max|min|sort|topk|kthvalue|median|nanmedian|mode|_cum\w+_helper|equal|allclose|is_s\w+|resize_as\w*|slice_inverse"
@@ -33,20 +33,20 @@ _FREE = re.compile(
     r"|_make_\w+|_empty_per_\w+|_new_zeros\w*|_convert_\w+|_validate_\w+|_use_\w+|_test_\w+|_fused_sdp_choice"
     r"|_functional_assert_async|\w*flatten_weight"
 )
-"""Ops that may read several tensors and have no product inside."""
+"""Ops that may read several tensors, but contain no product."""
 
 
 class ProductCounter(TorchDispatchMode):
     """Adds up the multiply-adds of all ops that run inside the block.
 
-    Example: `x @ w` of 5x8 and 8x3 makes 15 results, each a sum of 8 products, which is 120.
+    Example: `x @ w` of 5x8 and 8x3 has 15 results, each a sum of 8 products, which is 120.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
         self.uncounted: dict[str, int] = {}
-        """How often each op ran that may multiply and for which there is no formula."""
+        """Number of runs of each op that may multiply and has no formula."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -67,7 +67,15 @@ class ProductCounter(TorchDispatchMode):
 
 
 def may_multiply(func: Any, num_tensors: int) -> bool:
-    """Whether an op that is given so many tensors may hold a product: it does more than change or move elements."""
+    """Whether an op may contain a product, because it does more than change or move elements.
+
+    Args:
+        func: The op.
+        num_tensors: Number of tensors among its arguments.
+
+    Returns:
+        False if the op is known to multiply nothing.
+    """
     name = func._schema.name.partition("::")[2].removesuffix("_")
     return (
         (num_tensors > 1 or func._schema.name in _COUNTS)
@@ -95,18 +103,18 @@ def _added_matrices(out: Tensor, _: Tensor, a: Tensor, *__: Any, **___: Any) -> 
 
 
 def _convolution(out: Tensor, x: Tensor, weight: Tensor, *args: Any, transposed: bool = False, **_: Any) -> int:
-    """A filter's size times the results, or times the inputs if these are spread through filters."""
+    """Counts a filter's size times the number of results, or times the number of inputs if it is transposed."""
     is_transposed = args[4] if len(args) > 4 else transposed
     return (x if is_transposed else out).numel() * weight[0].numel()
 
 
 def _attention(out: Tensor, query: Tensor, key: Tensor, *_: Any, **__: Any) -> int:
-    """One product for each pair of tokens and feature, of the queries and of the results."""
+    """Counts one product for each pair of tokens and each feature, of the queries and of the results."""
     return (query.numel() + out.numel()) * key.shape[-2]
 
 
 def _grouped_matrices(out: Tensor, a: Tensor, b: Tensor, *_: Any, **__: Any) -> int:
-    """Where both factors are matrices, the groups share the summed dimension among themselves."""
+    """Counts a grouped product; if both factors are matrices, the groups share the summed dimension."""
     num_sharing = out.shape[0] if a.ndim == b.ndim == 2 else 1
     return out.numel() * a.shape[-1] // num_sharing
 
@@ -116,7 +124,7 @@ def _recurrent(out: Tensor, steps: Tensor, of_inputs: Tensor, of_state: Tensor, 
 
 
 def _trilinear(out: Tensor, *args: Any, **_: Any) -> int:
-    """`nn.Bilinear`: three factors, each with sizes of 1 where it is the same, multiplied and summed."""
+    """Counts `nn.Bilinear`: three factors are expanded to one shape, multiplied and summed."""
     shapes = []
     for factor, places in zip(args[:3], args[3:6], strict=True):
         for place in sorted(places):
@@ -140,4 +148,4 @@ _COUNTS: dict[str, Callable[..., int]] = {
     "aten::_trilinear": _trilinear,
     **dict.fromkeys(("aten::_cdist_forward", "aten::_euclidean_dist", "aten::_pdist_forward"), _matrices),
 }
-"""Multiply-adds of an op by its (first) result and its arguments."""
+"""Functions that compute the multiply-adds of an op from its (first) result and its arguments."""

@@ -1,4 +1,4 @@
-"""Which parts of what a model returns matter: these keep their sizes, and are what slim models are compared by."""
+"""The parts of a model's output that matter: they keep their sizes, and slim models are compared by them."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -11,9 +11,16 @@ from cafenet.modules.calling import tensors_by_path
 
 
 def output_paths(outputs: Any) -> tuple[str, ...]:
-    """The user's choice of outputs as paths; none stands for all of them.
+    """Converts the user's choice of outputs to paths.
 
-    outputs: a name or index such as `"logits"`, `0` or `"hidden_states.1"`, or several of them.
+    Args:
+        outputs: A name or index such as `"logits"`, `0` or `"hidden_states.1"`, or several of them, or None for all.
+
+    Returns:
+        The paths. An empty tuple means all outputs.
+
+    Raises:
+        TraceError: If `outputs` is neither a name, an index nor several of them.
     """
     several = outputs if isinstance(outputs, Sequence) and not isinstance(outputs, str) else [outputs]
     if outputs is None:
@@ -27,7 +34,18 @@ def output_paths(outputs: Any) -> tuple[str, ...]:
 
 
 def chosen_outputs(output: Any, paths: Sequence[str]) -> list[tuple[str, Tensor]]:
-    """The tensors of an output that lie at or under one of the paths, with their own; all if there are no paths."""
+    """Selects the tensors of an output that lie at or under one of the paths.
+
+    Args:
+        output: Output of a model.
+        paths: Paths from `output_paths`. None of them means all tensors.
+
+    Returns:
+        The path and the tensor of each.
+
+    Raises:
+        TraceError: If the output has nothing at one of the paths.
+    """
     found = list(tensors_by_path(output))
     if not paths:
         return found
@@ -44,7 +62,15 @@ def chosen_outputs(output: Any, paths: Sequence[str]) -> list[tuple[str, Tensor]
 
 
 def has_outputs(output: Any, paths: Sequence[str]) -> bool:
-    """Whether an output has a tensor at or under each of the paths."""
+    """Whether an output has a tensor at or under each of the paths.
+
+    Args:
+        output: Output of a model.
+        paths: Paths from `output_paths`.
+
+    Returns:
+        True if no path is missing.
+    """
     return not _missing(list(tensors_by_path(output)), paths)
 
 
@@ -57,7 +83,15 @@ def _lies_under(path: str, around: str) -> bool:
 
 
 def output_reason(path: str, is_choice: bool) -> str:
-    """Why the channels of an output are kept, and, where there are others beside it, what to do about it."""
+    """Gives the reason why the channels of an output are kept and, if other outputs exist, a remedy.
+
+    Args:
+        path: Path of the output.
+        is_choice: Whether the user could choose among several outputs.
+
+    Returns:
+        The clause that the user reads.
+    """
     if not is_choice:
         return "is an output of the model"
     return f"is an output of the model ({path}); pass outputs= with those that matter to let the others vary"

@@ -1,4 +1,4 @@
-"""The global random numbers of PyTorch, NumPy and Python: fixed inside a block, and given back after it."""
+"""The global random numbers of PyTorch, NumPy and Python, seeded inside a block and restored after it."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -11,9 +11,13 @@ import torch
 
 @contextmanager
 def fixed_randomness(seed: int) -> Iterator[Callable[[], bool]]:
-    """Seed all global random numbers inside the block and restore their states on exit.
+    """Seeds all global random numbers inside the block, and restores their states on exit.
 
-    Yields a function that says whether Python's or NumPy's numbers were drawn inside the block.
+    Args:
+        seed: Seed of all generators.
+
+    Yields:
+        A function that returns whether numbers of Python or NumPy were drawn inside the block.
     """
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -32,7 +36,11 @@ def fixed_randomness(seed: int) -> Iterator[Callable[[], bool]]:
 
 
 def seed_torch(seed: int) -> None:
-    """Seed PyTorch's generators that exist; `torch.manual_seed` would also queue a call for a GPU that is not used."""
+    """Seeds the generators of PyTorch that exist. `torch.manual_seed` would also queue a call for an unused GPU.
+
+    Args:
+        seed: Seed of the generators.
+    """
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)

@@ -1,8 +1,8 @@
-"""A model as it was before a forward: whatever the forward adds, keeps or switches is taken back.
+"""Snapshot of a model before a forward: everything that the forward adds, keeps or switches is undone.
 
 A forward may install hooks on its first call, keep a table for the next one, count its steps, draw from a generator of
-its own or swap its class. Inside tracing and trial passes such a thing would have no values or another width, and the
-user's model must come out of them as it went in.
+its own or swap its class. Inside tracing and trial passes such a table would have no values or another width, and the
+user's model must not be changed by them.
 """
 
 import functools
@@ -20,28 +20,28 @@ import torch
 from torch import Tensor, nn
 
 _MOST_ENTRIES = 1000
-"""A larger container is data, no table: only what was added at its end is taken out again."""
+"""Number of entries above which a container counts as data: only entries that were added at its end are removed."""
 
 _DEEPEST = 3
-"""How deep objects are followed that hang in each other; a model may hold the program that trains it."""
+"""Largest depth to which nested objects are followed, because a model may hold the program that trains it."""
 
 _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy"}
-"""Packages whose objects and classes are not looked into."""
+"""Packages whose objects and classes are not visited."""
 
 Undo = Callable[[], object]
 
 
 @contextmanager
 def unchanged(model: nn.Module, *, outside: bool = False) -> Iterator[None]:
-    """Give every module its class, attributes, hooks, parameters and submodules back, with the contents of containers.
+    """Restores the class, attributes, hooks, parameters, submodules and containers of every module after the block.
 
-    That holds for dicts, lists and sets inside each other, in objects of the user's own classes and in those classes,
-    for tensors among the attributes, and for generators of random numbers.
+    This includes nested dicts, lists and sets, objects of the user's own classes and these classes themselves, tensors
+    among the attributes, and generators of random numbers.
 
     Args:
         model: The model that is run inside the block.
-        outside: Also restore what hooks and other functions close over: a list outside the model that a hook fills. A
-            run on real values may count in there; one on tensors without values may not.
+        outside: Whether to restore also the closures of hooks and other functions, for example a list outside of the
+            model that a hook fills. A run on real values may count there; a run on tensors without values may not.
     """
     undo = _Snapshot(model, outside).undo
     try:
@@ -52,7 +52,7 @@ def unchanged(model: nn.Module, *, outside: bool = False) -> Iterator[None]:
 
 
 class _Snapshot:
-    """Walks once over everything that a model holds and notes how to restore it."""
+    """Visits everything that a model holds once, and notes how to restore it."""
 
     def __init__(self, model: nn.Module, outside: bool) -> None:
         self._outside = outside
@@ -103,7 +103,7 @@ class _Snapshot:
         for name, value in attributes.items():
             if type(value) in _PLAIN:
                 continue
-            if type(value) in _BUILT_IN and not value:  # as most of the hooks are
+            if type(value) in _BUILT_IN and not value:  # most dictionaries of hooks are empty
                 self._empty.append(value)
             elif name in _PARTS and id(module) in self._tree:
                 self.undo.append(functools.partial(_refill, value, dict(value)))
@@ -111,7 +111,7 @@ class _Snapshot:
                 self._stack.append((value, 0))
 
     def _class(self, kind: type) -> None:
-        """A class of the user's, which may keep a table for all its objects, or get another forward."""
+        """Notes a class of the user, which may keep a table for all its objects, or get another forward."""
         for each in kind.__mro__:
             if not _is_foreign(each) and (each is kind or id(each) not in self._met):
                 self._met.add(id(each))
@@ -129,14 +129,14 @@ class _Snapshot:
             self._push(held.values() if isinstance(held, dict) else held, depth)
 
     def _tensor(self, tensor: Tensor) -> None:
-        """A tensor that is an attribute may be written to; parameters and buffers are swapped before a run."""
+        """Notes a tensor attribute, which may be written to; parameters and buffers are swapped before a run."""
         if id(tensor) not in self._own and not tensor.is_meta and not tensor.is_inference():
             with torch.no_grad():
                 self.undo.append(functools.partial(_rewrite, tensor, tensor._version, tensor.detach().clone()))
 
 
 _PARTS = {"_parameters", "_buffers", "_modules"}
-"""What of a module needs no visit: its modules have one of their own, its tensors are swapped before a run."""
+"""Parts of a module that need no visit: submodules are visited themselves, and tensors are swapped before a run."""
 
 _BUILT_IN = {dict, OrderedDict, list, set}
 _PLAIN = {int, float, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size, complex, slice}
@@ -147,7 +147,7 @@ def _is_foreign(kind: type) -> bool:
 
 
 def _held_by(function: Any) -> list[Any]:
-    """What a function closes over or has as a default, and what a method or a partial call is bound to."""
+    """Objects in a function's closure and defaults, or the object to which a method or a partial call is bound."""
     if isinstance(function, functools.partial):
         return [function.func, *function.args, *function.keywords.values()]
     if isinstance(function, MethodType):
@@ -185,9 +185,9 @@ def _copied_once(held: Any) -> Any:
 
 
 def _refill(held: Any, content: Any) -> None:
-    """Put a container's contents back, unless it holds the very objects that it held, in the same places."""
+    """Restores a container's contents, unless it holds the identical objects in the same places."""
     if _has_same(held, content):
-        return  # one that cannot be written is not touched
+        return  # a container that cannot be written to is not touched
     held.clear()
     if isinstance(held, (list, deque)):
         held.extend(content)

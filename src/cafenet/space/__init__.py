@@ -1,1 +1,1 @@
-"""What may vary and what it costs: width groups, slots, slicing, slim models and their files, bins."""
+"""The width space and its costs: width groups, slots, slicing, slim models and their files, and bins."""

@@ -1,8 +1,8 @@
 """Bins: the smallest runs of neighbouring channels that are added or dropped together (paper, eq6 and eq7).
 
-Smallest example: a group of 10 channels with bins of 3 has floor(10 / 3) = 3 bins of 4, 3 and 3 channels: the first one
-takes the rest of the division and is always kept, so widths are 4, 7 and 10, and every choice of c bins that holds the
-first has the same number of channels.
+Smallest example: a group of 10 channels with bins of size 3 has floor(10 / 3) = 3 bins of 4, 3 and 3 channels. The
+first bin takes the remainder of the division and is always kept, so the widths are 4, 7 and 10. Every choice of c bins
+that includes the first has the same number of channels.
 """
 
 import math
@@ -17,28 +17,50 @@ from cafenet.space.width_space import WidthGroup, WidthSpace
 IntArray = npt.NDArray[np.int64]
 
 _LEVELS = np.linspace(1.0, -6.0, 128)
-"""Logarithms of a common share; one above 0 makes most groups full."""
+"""Logarithms of the share that all groups have in common. Levels above 0 make most groups full."""
 
 
 @dataclass(frozen=True)
 class GroupBins:
-    """The bins of one group: `first` channels in bin 1, `size` in each of the others."""
+    """The bins of one group: `first` channels in bin 1, and `size` channels in each of the others."""
 
     name: str
+    """Name of the group."""
     channels: int
+    """Number of channels at full width."""
     first: int
+    """Number of channels in the first bin, which is always kept."""
     size: int
+    """Number of channels in every other bin."""
 
     @property
     def num_bins(self) -> int:
+        """Number of bins, including the first."""
         return 1 + (self.channels - self.first) // self.size
 
     def width(self, num_taken: int) -> int:
-        """Channels of any assignment that takes that many bins, the first among them."""
+        """Computes the width that a number of bins makes.
+
+        Args:
+            num_taken: Number of bins that are kept, including the first.
+
+        Returns:
+            The number of channels, which is the same for every choice of that many bins.
+        """
         return self.first + (num_taken - 1) * self.size
 
     def num_taken(self, width: int) -> int:
-        """How many bins make this width; widths that are not on an edge are an error."""
+        """Computes the number of bins that make a width.
+
+        Args:
+            width: A width that lies on an edge between bins.
+
+        Returns:
+            The number of bins that are kept, including the first.
+
+        Raises:
+            BinError: If the width lies inside a bin.
+        """
         taken, rest = divmod(width - self.first, self.size)
         if rest or not 0 <= taken < self.num_bins:
             raise BinError(
@@ -50,37 +72,88 @@ class GroupBins:
 
 @dataclass(frozen=True)
 class Bins:
-    """The bins of every group of a width space, in group order."""
+    """The bins of every group of a width space, in group order.
+
+    Examples:
+        >>> from cafenet.space.bins import Bins, GroupBins
+        >>> bins = Bins((GroupBins("conv1", 10, first=4, size=3), GroupBins("conv2", 8, first=2, size=2)))
+        >>> bins.num_bins.tolist(), bins.search_space_size
+        ([3, 4], 12)
+        >>> bins.widths([1, 4]).tolist()
+        [4, 8]
+        >>> bins.num_taken([7, 2]).tolist()
+        [2, 1]
+    """
 
     groups: tuple[GroupBins, ...]
+    """The bins of each group."""
 
     @property
     def num_bins(self) -> IntArray:
-        """Bins per group."""
+        """Number of bins of each group."""
         return np.array([group.num_bins for group in self.groups], dtype=np.int64)
 
     @property
     def search_space_size(self) -> int:
-        """The number of width vectors: the product of the numbers of bins."""
+        """Number of width vectors: the product of the numbers of bins."""
         return math.prod(group.num_bins for group in self.groups)
 
     def widths(self, taken: IntArray) -> IntArray:
-        """Width vectors of numbers of bins; any leading shape, groups last."""
+        """Converts numbers of bins into widths.
+
+        Args:
+            taken: Numbers of kept bins, with the groups in the last dimension and any leading dimensions.
+
+        Returns:
+            The widths, in an array of the same shape.
+        """
         first = np.array([group.first for group in self.groups], dtype=np.int64)
         size = np.array([group.size for group in self.groups], dtype=np.int64)
         return first + (np.asarray(taken, dtype=np.int64) - 1) * size
 
     def num_taken(self, widths: IntArray | list[int]) -> IntArray:
-        """Numbers of bins of one width vector."""
+        """Converts one width vector into numbers of bins.
+
+        Args:
+            widths: One width per group, in group order.
+
+        Returns:
+            The number of kept bins of each group.
+
+        Raises:
+            BinError: If a width lies inside a bin.
+        """
         taken = [group.num_taken(int(width)) for group, width in zip(self.groups, widths, strict=True)]
         return np.array(taken, dtype=np.int64)
 
 
 def flops_sensitive_bins(space: WidthSpace, beta: float = 1.0, *, min_width: int | float = 1, divisor: int = 1) -> Bins:
-    """Bins of about equal FLOPs: beta channels where one channel costs most, more where it costs less (eq7).
+    """Cuts every group into bins that cost about the same number of FLOPs (paper, eq7).
 
-    min_width: the smallest width, in channels (int) or as a share of the group (float); it joins the first bin.
-    divisor: bin sizes are multiples of it, so edges lie on multiples of it (counted down from the full width).
+    A bin has `beta` channels in the group whose channels are most expensive, and more channels in cheaper groups.
+
+    Args:
+        space: The width space.
+        beta: Number of channels per bin in the most expensive group. It must be positive, and may be a fraction.
+        min_width: Smallest width, as a number of channels (int) or as a share of the group (float). It becomes part of
+            the first bin.
+        divisor: Number of which all bin sizes are multiples, so that widths are multiples of it counted down from full
+            width.
+
+    Returns:
+        The bins of every group.
+
+    Raises:
+        BinError: If `beta`, `min_width` or `divisor` is out of range.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Conv2d(16, 10, 3), nn.ReLU(), nn.Conv2d(10, 4, 3))
+        >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
+        >>> [(bins.first, bins.size) for bins in cafenet.flops_sensitive_bins(space, beta=2).groups]
+        [(2, 2), (2, 2)]
     """
     if not beta > 0 or not math.isfinite(beta):
         raise BinError(f"beta must be a positive number, but got {beta}")
@@ -95,7 +168,31 @@ def flops_sensitive_bins(space: WidthSpace, beta: float = 1.0, *, min_width: int
 
 
 def uniform_bins(space: WidthSpace, num_groups: int, *, min_width: int | float = 1, divisor: int = 1) -> Bins:
-    """The baseline of the paper's ablation: every group cut into K parts, whatever its channels cost."""
+    """Cuts every group into the same number of bins, regardless of cost: the baseline of the paper's ablation.
+
+    Args:
+        space: The width space.
+        num_groups: Number of bins per group. A group with fewer channels has fewer bins.
+        min_width: Smallest width, as a number of channels (int) or as a share of the group (float). It becomes part of
+            the first bin.
+        divisor: Number of which all bin sizes are multiples, so that widths are multiples of it counted down from full
+            width.
+
+    Returns:
+        The bins of every group.
+
+    Raises:
+        BinError: If `num_groups`, `min_width` or `divisor` is out of range.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
+        >>> cafenet.uniform_bins(space, 4).widths([[1], [2], [3], [4]]).ravel().tolist()
+        [4, 8, 12, 16]
+    """
     if num_groups < 1:
         raise BinError(f"uniform bins need at least one part a group, but got {num_groups}")
     _check_options(min_width, divisor)
@@ -115,20 +212,24 @@ def _check_options(min_width: int | float, divisor: int) -> None:
 
 
 def _unit(group: WidthGroup, divisor: int) -> int:
-    """What bin sizes are multiples of; a group smaller than the divisor is one bin."""
+    """Smallest bin size, of which all bin sizes are multiples; a group smaller than the divisor is one bin."""
     unit = math.lcm(group.divisor, divisor)
     return unit if unit <= group.channels else group.channels
 
 
 def _group_bins(group: WidthGroup, size: float, min_width: int | float, divisor: int) -> GroupBins:
-    """Bins of about `size` channels in whole units; a group smaller than one bin has one bin and does not vary."""
+    """Cuts a group into bins of about `size` channels; a group smaller than one bin has a single bin and does not
+    vary.
+    """
     unit = _unit(group, divisor)
     rounded = min(max(1, round(size / unit)) * unit, group.channels)
     return _cut(group, rounded, group.channels // rounded, min_width)
 
 
 def _cut(group: WidthGroup, size: int, num_bins: int, min_width: int | float) -> GroupBins:
-    """That many bins, the first with what the others leave; more of them join it until it has the smallest width."""
+    """Makes `num_bins` bins, of which the first takes the remainder; further bins join the first until it has the
+    smallest width.
+    """
     asked = math.ceil(min_width * group.channels) if isinstance(min_width, float) else min_width
     smallest = max(asked, group.min_width)
     first = group.channels - (num_bins - 1) * size
@@ -138,7 +239,15 @@ def _cut(group: WidthGroup, size: int, num_bins: int, min_width: int | float) ->
 
 
 def balanced_rows(num_bins: IntArray, deviations: npt.NDArray[np.float64]) -> IntArray:
-    """Vectors of bin counts from nearly full to the smallest, the groups' shares one share times exp(deviations)."""
+    """Builds vectors of bin counts from nearly full to the smallest, in which all groups keep about the same share.
+
+    Args:
+        num_bins: Number of bins of each group.
+        deviations: Logarithm of the factor by which each group's share differs from the common share.
+
+    Returns:
+        One row per level of the common share, with the groups in the columns.
+    """
     shares = np.exp(_LEVELS[:, None] + deviations)
     rows: IntArray = np.clip(np.rint(shares * num_bins), 1, num_bins).astype(np.int64)
     return rows

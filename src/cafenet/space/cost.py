@@ -1,8 +1,8 @@
 """Costs of widths as polynomials: FLOPs are a sum of products of linear forms in the numbers of units.
 
-A convolution from group a to group b costs constant x a x b, so a network is constant + linear + quadratic in its
-widths and a million width vectors are priced with one matrix product. Everything is a whole number below 2^53, where
-float64 is exact.
+A convolution from group a to group b costs constant x a x b. The cost of a network is therefore a constant plus linear
+and quadratic terms in its widths, and one matrix product prices a million width vectors. All values are whole numbers
+below 2^53, which float64 represents exactly.
 """
 
 from collections.abc import Sequence
@@ -20,26 +20,44 @@ _ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """constant x the product of linear forms; a form is (fixed part, coefficient per group) in units."""
+    """A constant times a product of linear forms in the numbers of units."""
 
     constant: int
+    """The constant factor."""
     forms: tuple[FloatArray, ...]
+    """The linear forms. Each is an array of its fixed part followed by one coefficient per group."""
 
     def value(self, units: FloatArray) -> float:
-        """The product at one vector of unit counts."""
+        """Evaluates the product.
+
+        Args:
+            units: Number of units of each group.
+
+        Returns:
+            The value of the product.
+        """
         result = float(self.constant)
         for form in self.forms:
             result *= form[0] + float(form[1:] @ units)
         return result
 
     def touches(self) -> npt.NDArray[np.bool_]:
-        """Which groups the product depends on."""
+        """Finds the groups that the product depends on.
+
+        Returns:
+            One truth value per group.
+        """
         touched: npt.NDArray[np.bool_] = np.any([form[1:] > 0 for form in self.forms], axis=0)
         return touched
 
 
 class Cost:
-    """A sum of products, priced for one width vector or for many at once."""
+    """A sum of products, which can be priced for one width vector or for many at once.
+
+    Args:
+        products: The products to add up.
+        full_units: Number of units of each group at full width.
+    """
 
     def __init__(self, products: Sequence[Product], full_units: IntArray) -> None:
         num_groups = full_units.size
@@ -68,7 +86,14 @@ class Cost:
             self._higher.append(product)
 
     def price(self, units: IntArray) -> IntArray:
-        """The cost of every row of an (N, groups) array of unit counts, exactly."""
+        """Computes the exact costs of many width vectors.
+
+        Args:
+            units: Array of shape (N, groups) with numbers of units.
+
+        Returns:
+            The N costs.
+        """
         total = np.empty(units.shape[0], dtype=np.int64)
         for start in range(0, units.shape[0], _ROWS_AT_ONCE):
             rows = units[start : start + _ROWS_AT_ONCE].astype(np.float64)
@@ -79,7 +104,11 @@ class Cost:
         return total
 
     def gradient(self) -> FloatArray:
-        """What one more unit of each group costs at full width."""
+        """Computes the cost of one more unit of each group at full width.
+
+        Returns:
+            One number per group.
+        """
         gradient = self._linear + (self._quadratic + self._quadratic.T) @ self._full
         for product in self._higher:
             values = [form[0] + float(form[1:] @ self._full) for form in product.forms]
@@ -88,7 +117,14 @@ class Cost:
         return gradient
 
     def touched(self, groups: npt.NDArray[np.bool_]) -> float:
-        """The cost, at full width, of all products that depend on one of these groups."""
+        """Computes the cost, at full width, of all products that depend on at least one of the given groups.
+
+        Args:
+            groups: One truth value per group.
+
+        Returns:
+            The cost of these products.
+        """
         values, starts, members = self._members
         if not values.size:
             return 0.0
@@ -96,7 +132,9 @@ class Cost:
 
     @cached_property
     def _members(self) -> tuple[FloatArray, IntArray, IntArray]:
-        """Of the products that depend on groups: their values at full width, and where in a list their groups begin."""
+        """Values at full width of the products that depend on groups, the starts of their groups in a list, and that
+        list.
+        """
         touched = [(product, np.flatnonzero(product.touches())) for product in self.products if product.forms]
         touched = [(product, groups) for product, groups in touched if groups.size]
         values = np.array([product.value(self._full) for product, _ in touched])
@@ -106,7 +144,7 @@ class Cost:
 
 
 def _simplified(product: Product) -> Product:
-    """Forms that depend on no group become part of the constant."""
+    """Moves forms that depend on no group into the constant."""
     constant, forms = product.constant, []
     for form in product.forms:
         if form[1:].any():

@@ -1,4 +1,4 @@
-"""A width space and its bins as plain values, kept beside a search for whoever looks at it later."""
+"""Description of a width space and its bins as plain values, which is saved with a search for later readers."""
 
 from typing import Any
 
@@ -10,7 +10,16 @@ from cafenet.space.width_space import WidthGroup, WidthSpace
 
 
 def describe_space(space: WidthSpace, bins: Bins, attributes: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """The width groups, their bins, and what is frozen; the names of the attributes of multi-label data."""
+    """Describes the width groups, their bins and the frozen layers as plain values.
+
+    Args:
+        space: The width space.
+        bins: The bins of its groups.
+        attributes: Names of the attributes if the data is multi-label, or else None.
+
+    Returns:
+        A dict that can be written as JSON.
+    """
     return {
         "flops": int(space.flops()),
         "params": int(space.params()),
@@ -31,7 +40,7 @@ def describe_space(space: WidthSpace, bins: Bins, attributes: tuple[str, ...] | 
 
 
 def _coupled_layers(space: WidthSpace, group: WidthGroup) -> list[str]:
-    """The layers whose output channels the group decides."""
+    """Lists the layers whose output channels the group decides."""
     outputs = {
         f"{name}.weight": 1 if isinstance(module, _ConvTransposeNd) else 0
         for name, module in space.model.named_modules()

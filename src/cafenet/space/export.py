@@ -1,4 +1,4 @@
-"""Slim models as files for deployment, each read back and compared with the model after writing."""
+"""Export of slim models to files for deployment; each file is read back and compared with the model after writing."""
 
 import os
 from pathlib import Path
@@ -27,12 +27,42 @@ Format = Literal["pt", "pt2", "onnx"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 _TOLERANCE = 1e-3
-"""Largest difference relative to the largest output."""
+"""Largest accepted difference, relative to the largest output."""
 
 
 def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[str], kind: str | None = None) -> float:
-    """Write a model (.pt for `cafenet.load`, .pt2 for torch.export, .onnx) and return the largest difference of its
-    outputs after reading it back; a difference that is too large is an error, and the file is removed."""
+    """Writes a model to a file for deployment, reads it back and compares the outputs.
+
+    If the outputs differ too much, the file is removed and an error is raised. The model itself is not changed.
+
+    Args:
+        model: The model. The format `pt` takes slim models only; the other formats take any model.
+        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments. The formats `pt2` and
+            `onnx` fix the shapes of all inputs to these.
+        path: Path of the file. Its directory must exist.
+        kind: Format of the file: `"pt"` for `cafenet.load`, `"pt2"` for `torch.export.load`, or `"onnx"`. None takes
+            the format from the ending of `path`.
+
+    Returns:
+        The largest difference between the outputs of the file and of the model, relative to the largest output.
+
+    Raises:
+        ExportError: If the format is unknown, if the model cannot be exported, if the file cannot be written, or if its
+            outputs differ.
+        SlimFileError: If the format is `pt` and the model is not a slim model.
+
+    Examples:
+        >>> import tempfile
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> images = torch.zeros(1, 3, 8, 8)
+        >>> slim = cafenet.trace(model, images).extract({"0": 4})
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     cafenet.export_model(slim, images, f"{directory}/slim.pt")
+        0.0
+    """
     target = Path(path)
     kind = kind or target.suffix.removeprefix(".")
     if kind not in FORMATS:
@@ -59,7 +89,9 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
 def _written(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], temporary: Path, target: Path, kind: str
 ) -> float:
-    """Write the file under its temporary name; returns the difference of what was read back, if it is small enough."""
+    """Writes the file under its temporary name, and returns the difference after reading it back if that is small
+    enough.
+    """
     with training_mode(model, False), torch.no_grad():
         expected = _run(model, args, kwargs)
         if not any(tensor.numel() for tensor in expected):
@@ -80,7 +112,9 @@ def _write_pt(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], p
 
 
 def _full_size(model: nn.Module) -> nn.Module:
-    """A model of the full size, for reading back: the slim one with tensors and attributes as they were before."""
+    """Rebuilds a model of the full size for reading back: the slim model with tensors and attributes of their former
+    sizes.
+    """
     full = copy_of(unwrap(model))
     record: SlimRecord = getattr(full, RECORD)
     for name, tensor in named_tensors(full).items():
@@ -133,26 +167,26 @@ def _exported(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _noise(value: Any, generator: torch.Generator) -> Any:
-    """Inputs that are not all zero, so that a difference shows."""
+    """Replaces floating-point inputs by random values, so that a difference between the outputs shows."""
     if isinstance(value, Tensor) and value.is_floating_point():
         return torch.randn(value.shape, generator=generator, dtype=torch.float32).to(value.dtype)
     return value.cpu() if isinstance(value, Tensor) else value
 
 
 def _on_cpu(model: nn.Module) -> nn.Module:
-    """The model itself where it is there, else a copy: files are written for any machine, and compared here."""
+    """The model itself if it is on the CPU, or else a copy on the CPU, where files are written and compared."""
     is_there = all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers()))
     return model if is_there else copy_of(model).cpu()
 
 
 def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """The outputs for copies of the inputs, as a forward may write into them."""
+    """Runs the model on copies of the inputs, because a forward may write to them."""
     args, kwargs = copied((args, kwargs))
     return list(tensors_of(model(*args, **kwargs)))
 
 
 def _difference(expected: list[Tensor], found: list[Tensor]) -> float:
-    """The largest difference relative to the largest finite value; of numbers that are not floats, none or infinite."""
+    """Largest difference relative to the largest finite value; for other numbers than floats it is 0 or infinite."""
     if [tensor.shape for tensor in expected] != [tensor.shape for tensor in found]:
         return float("inf")
     differences, largest = [0.0], 1e-12

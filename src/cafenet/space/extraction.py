@@ -1,4 +1,4 @@
-"""A subnet becomes a slim model: a plain module of the original class with real, smaller layers."""
+"""Extraction of a slim model from a subnet: a plain module of the original class with smaller layers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,29 +18,37 @@ from cafenet.space.slicing import AttributeValues, attribute_values, slice_tenso
 
 @dataclass(frozen=True, eq=False)
 class SlimRecord:
-    """What a slim model remembers of its origin, so that it can be saved, checked and rebuilt without tracing again."""
+    """The origin of a slim model, with which it can be saved, checked and rebuilt without tracing again."""
 
     widths: dict[str, int]
+    """Width of each group."""
     channels: dict[str, list[int]]
+    """Kept channels of each group, as numbers in the full model."""
     units_of_channels: Mapping[str, IntArray]
-    """The unit of every channel of a group, counted from 0 inside the group."""
+    """Unit of every channel of a group, counted from 0 inside the group."""
     layout: Layout
+    """Positions of the units in the full model."""
     subnet: Subnet
+    """The kept units."""
     full_shapes: dict[str, tuple[int, ...]]
-    """Of all tensors but buffers that are not saved and have no channels, such as a table of positions."""
+    """Shapes in the full model of all tensors, except unsaved buffers without channels (a table of positions)."""
 
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
-        """What is kept of every pattern of the layout."""
+        """The kept positions of every pattern of the layout."""
         return cuts(self.layout, self.subnet)
 
     @property
     def attributes(self) -> AttributeValues:
-        """The values of the attributes that follow widths."""
+        """Values of the attributes that follow widths, in the slim model."""
         return attribute_values(self.layout, self.cuts)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape that every tensor of `full_shapes` has in the slim model."""
+        """Computes the shapes of the slim model's tensors.
+
+        Returns:
+            The shape of every tensor of `full_shapes`.
+        """
         found = {}
         for name, full in self.full_shapes.items():
             sizes = {dim: self.cuts[pattern].positions.size for dim, pattern in self.layout.axes.get(name, {}).items()}
@@ -57,9 +65,22 @@ def extract(
     tensors: Mapping[str, Tensor] | None = None,
     units_of_channels: Mapping[str, IntArray] | None = None,
 ) -> nn.Module:
-    """The slim model of a subnet, out of the model's tensors or others of the same shapes; no full copy is made.
+    """Builds the slim model of a subnet, without making a full copy of the model.
 
-    units_of_channels: the unit of every channel of each group; a slim model without them can not be saved.
+    Args:
+        model: The full-size model, which is not changed.
+        layout: Positions of the units in the model.
+        subnet: The units to keep.
+        widths: Width of each group, for the record.
+        channels: Kept channels of each group, for the record.
+        tensors: Tensors to cut instead of the model's own, with the same names and shapes.
+        units_of_channels: Unit of every channel of each group. A slim model without them cannot be saved.
+
+    Returns:
+        The slim model, with its record as an attribute.
+
+    Raises:
+        WidthError: If the model lacks a tensor of the layout.
     """
     tensors = named_tensors(model) if tensors is None else tensors
     unknown = sorted(set(layout.axes) - set(tensors))
@@ -74,18 +95,27 @@ def extract(
 
 
 def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord) -> nn.Module:
-    """A copy of the model around other tensors, with the record's attributes set."""
+    """Copies a model around other tensors, and sets the attributes of a record.
+
+    Args:
+        model: The full-size model, which is not changed.
+        tensors: Tensors of the slim model by name.
+        record: The record of the slim model.
+
+    Returns:
+        The slim model.
+    """
     memo: dict[int, object] = {}
     for name, parameter in model.named_parameters():
         replacement = nn.Parameter(tensors[name].to(parameter.device), requires_grad=parameter.requires_grad)
         memo[id(parameter)] = replacement
     for name, buffer in model.named_buffers():
-        if name in tensors:  # else one that a forward made after the tensors were taken, and that has no channels
+        if name in tensors:  # otherwise a forward created the buffer after the tensors were taken; it has no channels
             memo[id(buffer)] = tensors[name].to(buffer.device)
     slim = copy_of(model, memo)
     for (path, attribute), value in record.attributes.items():
         module = slim.get_submodule(path)
-        is_list = isinstance(getattr(module, attribute, None), list)  # in a record, and in files, it is a tuple
+        is_list = isinstance(getattr(module, attribute, None), list)  # records and files hold it as a tuple
         setattr(module, attribute, list(value) if is_list and isinstance(value, tuple) else value)
     _compute_hooked_weights(slim)
     setattr(slim, RECORD, record)
@@ -93,9 +123,10 @@ def rebuild(model: nn.Module, tensors: Mapping[str, Tensor], record: SlimRecord)
 
 
 def _compute_hooked_weights(slim: nn.Module) -> None:
-    """Hooks of torch's pruning and weight norm keep `weight` as a plain tensor, which has the old size until they run.
+    """Recomputes `weight` in layers with hooks of torch's pruning, weight norm or spectral norm.
 
-    So does spectral norm's, which in train mode would also write to its buffers.
+    These hooks keep `weight` as a plain tensor, which has the old size until they run. The hook of spectral norm is not
+    run, because in train mode it would write to its buffers.
     """
     for module in slim.modules():
         for hook in module._forward_pre_hooks.values():

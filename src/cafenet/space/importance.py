@@ -1,8 +1,9 @@
-"""A pretrained start: channels sorted by importance, so that the leading ones, which every width keeps, matter most.
+"""A pretrained start: channels are sorted by importance, so that the leading ones, which every width keeps, matter
+most.
 
-Units of a group are interchangeable: permuting them in all their slots leaves the network's function as it is.
-Smallest example: a convolution whose third filter is the strongest of three; after sorting it is the first, and the
-next layer's input channels 0 and 2 have changed places.
+Units of a group are interchangeable: a permutation of them in all their slots does not change the function of the
+network. Smallest example: the third filter of a convolution with three filters is the strongest. After sorting it is
+the first, and the input channels 0 and 2 of the next layer have changed places.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +20,27 @@ from cafenet.space.layout import IntArray, Layout
 from cafenet.space.width_space import WidthSpace
 
 _READERS = (_ConvNd, nn.Linear, nn.MultiheadAttention, nn.RNNBase)
-"""Layers whose weights have what they are given in their second dimension, transposed convolutions in their first."""
+"""Layers that read channels in the second dimension of their weights, or in the first for transposed convolutions."""
 _DEAD = 1e-4
-"""The square of a normalisation's factor, relative to the mean, below which a channel says nothing."""
+"""A channel carries no information if the square of its normalisation factor, relative to the mean, is below this
+value.
+"""
 
 
 def unit_importance(space: WidthSpace, model: nn.Module | None = None) -> list[npt.NDArray[np.float64]]:
-    """Per group, how much each unit weighs: the mean square of its weights in each slot, relative to the slot's mean.
+    """Measures the importance of every unit: the mean square of its weights in each slot, relative to the slot's
+    mean.
 
-    Where batch norm takes the size of the weights away that make a channel, only the weights of the layers that read
-    it count. What batch norm multiplies with adds nothing to that, unless it is close to zero.
+    Batch norm removes the scale of the weights that create a channel. The importance of such a channel is therefore
+    computed from the weights of the layers that read it. The factor of the batch norm counts only if it is close to
+    zero.
+
+    Args:
+        space: The width space.
+        model: A model with the same tensors as the traced one, whose weights are measured in its place.
+
+    Returns:
+        One array per group, with one number per unit.
     """
     layout = space.layout
     source = unwrap(space.model if model is None else model)
@@ -59,18 +71,18 @@ def unit_importance(space: WidthSpace, model: nn.Module | None = None) -> list[n
 
 
 def _normalises(layer: nn.Module) -> bool:
-    """Each channel or group of channels by itself; layer norm keeps how large they are beside each other."""
+    """Whether a layer normalises each channel, or each group of channels, separately (layer norm does not)."""
     return isinstance(layer, (_NormBase, nn.GroupNorm)) or hasattr(layer, "running_mean")
 
 
 def _reads(layer: nn.Module, dim: int) -> bool:
-    if isinstance(layer, _ConvNd) and layer.groups == layer.in_channels > 1:  # depthwise: it makes channels anew
+    if isinstance(layer, _ConvNd) and layer.groups == layer.in_channels > 1:  # depthwise: it creates new channels
         return False
     return isinstance(layer, _READERS) and dim == (0 if isinstance(layer, _ConvTransposeNd) else 1)
 
 
 def _shares_of_units(parameter: Tensor, dim: int, units: IntArray, num_units: int) -> npt.NDArray[np.float64]:
-    """The mean square of each unit's weights, relative to that of all; 0 for units that are not in this slot."""
+    """Mean square of each unit's weights, relative to the mean square of all; 0 for units that are not in this slot."""
     others = [d for d in range(parameter.ndim) if d != dim]
     square = parameter.detach().double() ** 2
     weight = (square.mean(dim=others) if others else square).cpu().numpy()
@@ -81,13 +93,43 @@ def _shares_of_units(parameter: Tensor, dim: int, units: IntArray, num_units: in
 
 
 def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.Module:
-    """A copy of the model that computes the same, with the most important units of every group in front."""
+    """Copies the model with the most important units of every group in front. The copy computes the same function.
+
+    Args:
+        space: The width space.
+        model: A model with the same tensors as the traced one, which is sorted in its place.
+
+    Returns:
+        The sorted copy.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Conv2d(3, 2, 1))
+        >>> with torch.no_grad():
+        ...     strongest = model[0].weight[2].mul_(100).clone()
+        >>> x = torch.randn(1, 2, 4, 4)
+        >>> sorted_model = cafenet.sort_by_importance(cafenet.trace(model, x))
+        >>> torch.equal(sorted_model[0].weight[0], strongest)
+        True
+        >>> torch.allclose(sorted_model(x), model(x), atol=1e-4)
+        True
+    """
     source = unwrap(space.model if model is None else model)
     return in_order(space, source, importance_order(space, source))
 
 
 def importance_order(space: WidthSpace, model: nn.Module) -> IntArray:
-    """All units of the space, group by group, the most important of each first."""
+    """Sorts all units of the space by importance inside their groups.
+
+    Args:
+        space: The width space.
+        model: A model with the same tensors as the traced one, whose weights are measured.
+
+    Returns:
+        The numbers of all units, group by group, with the most important unit of each group first.
+    """
     return np.concatenate(
         [
             first + np.argsort(-importance, kind="stable")
@@ -97,7 +139,16 @@ def importance_order(space: WidthSpace, model: nn.Module) -> IntArray:
 
 
 def in_order(space: WidthSpace, model: nn.Module, order: IntArray) -> nn.Module:
-    """A copy of the model that computes the same, with the units `order` in place of the units 0, 1, 2, ..."""
+    """Copies a model with its units in another order. The copy computes the same function.
+
+    Args:
+        space: The width space.
+        model: A model with the same tensors as the traced one. It is not changed.
+        order: Numbers of all units. The unit `order[i]` takes the place of unit i.
+
+    Returns:
+        The copy.
+    """
     sorted_model = copy_of(unwrap(model))
     moves = [_moved_positions(pattern, order) for pattern in space.layout.patterns]
     with torch.no_grad():
@@ -107,7 +158,14 @@ def in_order(space: WidthSpace, model: nn.Module, order: IntArray) -> nn.Module:
 
 
 def put_in_order(space: WidthSpace, source: nn.Module, order: IntArray, model: nn.Module) -> None:
-    """Give a model the weights and buffers of another one, with the units `order` in place of 0, 1, 2, ..."""
+    """Copies the weights and buffers of one model into another, with the units in another order.
+
+    Args:
+        space: The width space.
+        source: The model that gives its weights and buffers. It is not changed.
+        order: Numbers of all units. The unit `order[i]` takes the place of unit i.
+        model: The model that receives the weights and buffers.
+    """
     ordered = in_order(space, source, order)
     model.load_state_dict(ordered.state_dict())
     for name, buffer in constants(space, ordered).items():
@@ -115,12 +173,30 @@ def put_in_order(space: WidthSpace, source: nn.Module, order: IntArray, model: n
 
 
 def constants(space: WidthSpace, model: nn.Module) -> dict[str, Tensor]:
-    """The buffers with channels that a state dict leaves out (`persistent=False`): they are in the weights' order."""
+    """Collects the buffers with channels that a state dict leaves out (`persistent=False`); their order is that of
+    the weights.
+
+    Args:
+        space: The width space.
+        model: The model that holds the buffers.
+
+    Returns:
+        The buffers by name.
+    """
     return {name: model.get_buffer(name) for name in sorted(unsaved_buffers(model) & space.layout.axes.keys())}
 
 
 def channels_before(space: WidthSpace, channels: Mapping[str, Sequence[int]], order: IntArray) -> dict[str, list[int]]:
-    """Channels of a model that was put `in_order`, as those of the model before."""
+    """Translates channels of a model that was reordered by `in_order` into channels of the model before.
+
+    Args:
+        space: The width space.
+        channels: Channels of the reordered model, by group name.
+        order: The order that was given to `in_order`.
+
+    Returns:
+        The channels of the original model in rising order, by group name.
+    """
     found = {}
     for group, first in zip(space.groups, space.layout.first_units[:-1], strict=True):
         if group.name in channels:
@@ -130,7 +206,9 @@ def channels_before(space: WidthSpace, channels: Mapping[str, Sequence[int]], or
 
 
 def _moved_positions(pattern: IntArray, order: IntArray) -> IntArray:
-    """Which old position stands at each new one: the k-th position of a unit takes the k-th of the unit put there."""
+    """Old position at each new position: the k-th position of a unit takes the k-th position of the unit that is put
+    there.
+    """
     by_unit = np.argsort(pattern, kind="stable")
     starts = np.searchsorted(pattern[by_unit], np.arange(order.size))
     varying = np.flatnonzero(pattern >= 0)

@@ -1,4 +1,6 @@
-"""Where the units of a width space lie in the model's tensors and attributes, and what one subnet keeps of them."""
+"""Positions of a width space's units in the model's tensors and attributes, and the part of them that a subnet
+keeps.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,25 +19,35 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class AttributeSlot:
-    """A module attribute that follows a width: its value is (positions kept in the pattern) x factor // divisor.
-
-    Where the attribute is a list or tuple of sizes, `index` says which of them follows the pattern.
-    """
+    """A module attribute that follows a width: its value is (kept positions of the pattern) x factor // divisor."""
 
     module: str
+    """Path of the module, for example `"layer1.0.conv1"`."""
     attribute: str
+    """Name of the attribute, for example `"out_channels"`."""
     pattern: int
+    """Number of the pattern in the layout whose kept positions the attribute counts."""
     factor: int = 1
+    """Factor of the number of kept positions, for example the groups of a convolution."""
     divisor: int = 1
+    """Divisor of the number of kept positions."""
     as_tuple: bool = False
+    """Whether the value is a tuple of one number, as `normalized_shape` of a layer norm is."""
     index: int | None = None
+    """Index of the entry that follows the pattern, if the attribute is a list or tuple of sizes."""
     whole: tuple[int, ...] = ()
-    """All sizes of the list or tuple at full width."""
+    """All entries of the list or tuple at full width."""
 
     def value(self, num_kept: int, before: Any = None) -> Any:
-        """The attribute's value when the pattern keeps that many positions.
+        """Computes the value of the attribute.
 
-        before: its value so far, where other entries of a list or tuple may have been set.
+        Args:
+            num_kept: Number of positions that the pattern keeps.
+            before: Current value of a list or tuple, in which other entries may have been set before. None means full
+                width.
+
+        Returns:
+            A number, or a list or tuple of numbers.
         """
         number = num_kept * self.factor // self.divisor
         if self.index is None:
@@ -46,33 +58,40 @@ class AttributeSlot:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Units are numbered through all groups; a pattern tells the unit at each position of a dimension (-1: fixed).
+    """Positions of all units in the tensors and attributes of a model.
 
-    `axes[tensor][dim]` is the number of that dimension's pattern. Many dimensions share one pattern: a convolution's
-    output, its batch norm and the next convolution's input.
+    Units are numbered through all groups. A pattern is an array with the unit at each position of a dimension, or -1
+    for a position that is never dropped. Many dimensions share one pattern: a convolution's output, its batch norm and
+    the next convolution's input.
     """
 
     patterns: tuple[IntArray, ...]
+    """All distinct patterns."""
     axes: Mapping[str, Mapping[int, int]]
+    """Number of the pattern of each dimension, as `axes[tensor][dim]`. Dimensions without units are absent."""
     attributes: tuple[AttributeSlot, ...]
+    """Module attributes that follow widths."""
     group_of_unit: IntArray
+    """Number of the group of each unit."""
 
     @property
     def num_units(self) -> int:
+        """Number of units in all groups."""
         return int(self.group_of_unit.size)
 
     @cached_property
     def first_units(self) -> IntArray:
-        """The number of each group's first unit, and the number of units at the end."""
+        """Number of each group's first unit, followed by the number of all units."""
         counts = np.bincount(self.group_of_unit)
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Subnet:
-    """What is kept: per group the sorted numbers of its units, counted from 0 inside the group."""
+    """The units that are kept."""
 
     units: tuple[IntArray, ...]
+    """Kept units of each group as rising numbers, counted from 0 inside the group."""
 
     def __repr__(self) -> str:
         return self._shown().text()
@@ -85,7 +104,14 @@ class Subnet:
         return Shown(f"Subnet of {len(rows)} groups", ("group", "units kept", "which"), rows)
 
     def keeps(self, layout: Layout) -> npt.NDArray[np.bool_]:
-        """A mask over all units; its last entry stands for fixed positions and is always true."""
+        """Builds a mask over all units.
+
+        Args:
+            layout: The layout, which numbers the units through all groups.
+
+        Returns:
+            One truth value per unit, and a last one that stands for fixed positions and is always true.
+        """
         mask = np.zeros(layout.num_units + 1, dtype=bool)
         mask[-1] = True
         sizes = [units.size for units in self.units]
@@ -95,12 +121,17 @@ class Subnet:
 
 
 class Cut:
-    """The positions of a dimension that are kept: a run is a view, anything else one gather."""
+    """The kept positions of a dimension. A run of neighbours is cut as a view, any other choice by one gather.
+
+    Args:
+        positions: Kept positions in rising order.
+        size: Size of the whole dimension.
+    """
 
     __slots__ = ("_index", "is_run", "is_whole", "positions", "start")
 
     def __init__(self, positions: IntArray, size: int) -> None:
-        """size: that of the whole dimension."""
+        """Notes whether the positions are a run, and whether they are all."""
         self.positions = positions
         self.start = int(positions[0]) if positions.size else 0
         self.is_run = positions.size > 0 and int(positions[-1]) - self.start + 1 == positions.size
@@ -108,7 +139,15 @@ class Cut:
         self._index: Tensor | None = None
 
     def apply(self, tensor: Tensor, dim: int) -> Tensor:
-        """The kept positions of one dimension; gradients flow back to the full tensor."""
+        """Takes the kept positions of one dimension; gradients flow back to the full tensor.
+
+        Args:
+            tensor: The full tensor.
+            dim: Dimension to cut.
+
+        Returns:
+            The part, as a view if the positions are a run.
+        """
         if self.is_whole:
             return tensor
         if self.is_run:
@@ -116,20 +155,34 @@ class Cut:
         return tensor.index_select(dim, self._index_on(tensor.device))
 
     def assign(self, tensor: Tensor, dim: int, part: Tensor) -> None:
-        """Write a part back to where `apply` took it from, in place."""
+        """Writes a part back in place to the positions from which `apply` took it.
+
+        Args:
+            tensor: The full tensor, which is changed.
+            dim: Dimension that was cut.
+            part: The values to write.
+        """
         if self.is_run:
             tensor.narrow(dim, self.start, self.positions.size).copy_(part)
         else:
             tensor.index_copy_(dim, self._index_on(tensor.device), part)
 
     def _index_on(self, device: torch.device) -> Tensor:
-        """The positions as a tensor, which all tensors that are cut alike share."""
+        """The positions as a tensor, which is shared by all tensors that are cut in the same way."""
         if self._index is None or self._index.device != device:
             self._index = torch.from_numpy(self.positions).to(device)
         return self._index
 
 
 def cuts(layout: Layout, subnet: Subnet) -> tuple[Cut, ...]:
-    """One cut for every pattern of the layout."""
+    """Computes the kept positions of every pattern.
+
+    Args:
+        layout: The layout.
+        subnet: The units to keep.
+
+    Returns:
+        One cut per pattern, in the order of `layout.patterns`.
+    """
     keep = subnet.keeps(layout)
     return tuple(Cut(keep[pattern].nonzero()[0], pattern.size) for pattern in layout.patterns)

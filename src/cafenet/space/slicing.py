@@ -1,4 +1,4 @@
-"""Running the user's own forward on a part of its channels: sliced tensors in, patched attributes for the moment."""
+"""Runs of the user's own forward on a part of its channels, with sliced tensors and temporarily changed attributes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,19 +13,33 @@ from cafenet.modules.snapshot import unchanged
 from cafenet.space.layout import Cut, IntArray, Layout, Subnet, cuts
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
-"""Values by (module path, attribute name)."""
+"""Values of attributes by (module path, attribute name)."""
 
 
 def slice_tensors(tensors: Mapping[str, Tensor], layout: Layout, chosen: tuple[Cut, ...]) -> dict[str, Tensor]:
-    """The chosen part of every tensor that the layout mentions; the others pass as they are."""
+    """Cuts every tensor that the layout mentions; the others are passed on unchanged.
+
+    Args:
+        tensors: Full tensors by name.
+        layout: Positions of the units in the tensors.
+        chosen: One cut per pattern of the layout.
+
+    Returns:
+        The cut tensors, as views if that is possible.
+    """
     return {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
 
 
 class Gatherer:
-    """The tensors of a model as they are now, ready to be cut for many subnets that are run without a graph.
+    """The current tensors of a model, prepared to be cut for many subnets that run without gradients.
 
-    A norm has five vectors and scalars, and an op for each of them would take as long as the norm itself. So all
-    vectors are gathered by one op, and all scalars copied by one; each is a view of what comes out.
+    A norm has five vectors and scalars, and one op for each of them would take as long as the norm itself. One op
+    therefore gathers all vectors, and another one copies all scalars. The tensors of a subnet are views of the results.
+
+    Args:
+        parameters: Full parameters by name.
+        buffers: Full buffers by name.
+        layout: Positions of the units in the tensors.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], layout: Layout) -> None:
@@ -50,12 +64,19 @@ class Gatherer:
         return join([self._tensors[name].detach() for name in names])
 
     def _places(self, names: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """The pattern of each vector, and where it begins among the others."""
+        """The pattern of each vector, and its start in the concatenated vector."""
         sizes = [self._tensors[name].shape[0] for name in names]
         return np.array([self._layout.axes[name][0] for name in names]), np.cumsum([0, *sizes[:-1]])
 
     def part(self, chosen: tuple[Cut, ...]) -> dict[str, Tensor]:
-        """The chosen part of every tensor; buffers are copies that may be written to."""
+        """Cuts all tensors.
+
+        Args:
+            chosen: One cut per pattern of the layout.
+
+        Returns:
+            The cut tensors by name. Buffers are copies, which may be written to.
+        """
         part = dict.fromkeys(self._tensors)  # in the model's order
         for names, together in self._scalars:
             part.update(zip(names, together.clone().unbind(), strict=True))
@@ -77,7 +98,15 @@ def _sliced(tensor: Tensor, dims: Mapping[int, int], chosen: tuple[Cut, ...]) ->
 
 
 def attribute_values(layout: Layout, chosen: tuple[Cut, ...]) -> AttributeValues:
-    """The value of every module attribute that depends on widths."""
+    """Computes the values of all module attributes that depend on widths.
+
+    Args:
+        layout: The layout, which lists these attributes.
+        chosen: One cut per pattern of the layout.
+
+    Returns:
+        The values by (module path, attribute name).
+    """
     values: AttributeValues = {}
     for slot in layout.attributes:
         key = (slot.module, slot.attribute)
@@ -86,7 +115,13 @@ def attribute_values(layout: Layout, chosen: tuple[Cut, ...]) -> AttributeValues
 
 
 class Harness:
-    """A model made ready to run many subnets: where its tensors and the attributes that follow widths hang."""
+    """A model prepared to run many subnets: it knows the places of all tensors and of the attributes that follow
+    widths.
+
+    Args:
+        model: The full-size model.
+        layout: Positions of the units in the model.
+    """
 
     def __init__(self, model: nn.Module, layout: Layout) -> None:
         self.model, self.layout = model, layout
@@ -97,15 +132,27 @@ class Harness:
         self._buffers = [name for name, _ in model.named_buffers()]
 
     def parameters(self) -> dict[str, Tensor]:
-        """The model's parameters as they are now, by name."""
+        """Collects the model's current parameters.
+
+        Returns:
+            The parameters by name.
+        """
         return self._now(self._parameters)
 
     def buffers(self) -> dict[str, Tensor]:
-        """The model's buffers as they are now, by name."""
+        """Collects the model's current buffers.
+
+        Returns:
+            The buffers by name.
+        """
         return self._now(self._buffers)
 
     def gatherer(self) -> Gatherer:
-        """The model's tensors as they are now, to be cut many times before they change."""
+        """Prepares the model's current tensors to be cut many times, until they change.
+
+        Returns:
+            The gatherer, which is out of date as soon as a tensor changes.
+        """
         return Gatherer(self.parameters(), self.buffers(), self.layout)
 
     def _now(self, names: list[str]) -> dict[str, Tensor]:
@@ -118,13 +165,27 @@ class Harness:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """The model's own forward on tensors that were sliced by the same cuts, with its attributes set to match."""
+        """Runs the model's own forward on sliced tensors, with attributes that match.
+
+        Args:
+            tensors: Tensors that were sliced by the same cuts.
+            chosen: One cut per pattern of the layout.
+            args: Positional arguments of the forward.
+            kwargs: Keyword arguments of the forward.
+
+        Returns:
+            The output of the forward.
+        """
         with self.patched(chosen):
             return run_with(self.model, tensors, args, kwargs, self._places)
 
     @contextmanager
     def patched(self, chosen: tuple[Cut, ...]) -> Iterator[None]:
-        """Set the attributes that follow widths inside the block, and restore them after it."""
+        """Sets the attributes that follow widths inside the block, and restores them after it.
+
+        Args:
+            chosen: One cut per pattern of the layout.
+        """
         pairs = list(zip(self._modules, self.layout.attributes, strict=True))
         before = [getattr(module, slot.attribute) for module, slot in pairs]
         try:
@@ -139,7 +200,7 @@ class Harness:
 
 
 def _set(module: nn.Module, attribute: str, value: Any) -> None:
-    """Plain attributes go straight into the module's dictionary: nn.Module's own way takes ten times as long."""
+    """Sets a plain attribute in the module's dictionary, which takes a tenth of the time of nn.Module's own way."""
     if attribute in module.__dict__:
         module.__dict__[attribute] = value
     else:
@@ -149,8 +210,19 @@ def _set(module: nn.Module, attribute: str, value: Any) -> None:
 def run_subnet(
     model: nn.Module, layout: Layout, subnet: Subnet, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
 ) -> Any:
-    """The model's output with only the subnet's channels; weights are shared, buffers are clones."""
+    """Runs a model with only the channels of a subnet. Weights are shared, and buffers are copies.
+
+    Args:
+        model: The full-size model.
+        layout: Positions of the units in the model.
+        subnet: The units to keep.
+        args: Positional arguments of the forward.
+        kwargs: Keyword arguments of the forward.
+
+    Returns:
+        The output of the forward.
+    """
     harness, chosen = Harness(model, layout), cuts(layout, subnet)
     buffers = {name: buffer.clone() for name, buffer in harness.buffers().items()}
-    with unchanged(model):  # a table of this width, kept by the forward, would be taken for that of the next
+    with unchanged(model):  # a forward may cache a table for this width, which would be wrong for the next width
         return harness.run(slice_tensors({**harness.parameters(), **buffers}, layout, chosen), chosen, args, kwargs)

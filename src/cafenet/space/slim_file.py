@@ -1,4 +1,6 @@
-"""Slim models in files that load with `torch.load(weights_only=True)`: widths, kept channels, attributes, weights."""
+"""Files of slim models, which load with `torch.load(weights_only=True)`: widths, kept channels, attributes and
+weights.
+"""
 
 import hashlib
 import os
@@ -20,13 +22,37 @@ from cafenet.space.slim_record import as_plain, check_tensors, read_record
 
 FORMAT = "cafenet-slim"
 FORMAT_VERSION = 2
-"""2 holds the layout that the model was cut by, and a checksum."""
+"""Version 2 holds the layout by which the model was cut, and a checksum."""
 _OF_RECORD = {"widths", "channels", "units_of_channels", "patterns", "axes", "attributes", "full_shapes"}
 _KEYS = {"format_version", "model_class", "tensors", "checksum", *_OF_RECORD}
 
 
 def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Write a slim model that `WidthSpace.extract` or `load` returned, trained or not; the write is atomic."""
+    """Writes a slim model to a file.
+
+    The model may have been trained since it was extracted. The file is complete or absent: it is written under a
+    temporary name and then renamed.
+
+    Args:
+        slim: A model that `WidthSpace.extract` or `load` returned.
+        path: Path of the file. Its directory must exist.
+
+    Raises:
+        SlimFileError: If the model is not a slim model, if its tensors were replaced, or if the file cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> slim = cafenet.trace(model, torch.zeros(1, 3, 8, 8)).extract({"0": 4})
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     cafenet.save(slim, f"{directory}/slim.pt")
+        ...     loaded = cafenet.load(f"{directory}/slim.pt", model)
+        >>> torch.equal(loaded[0].weight, slim[0].weight)
+        True
+    """
     slim = unwrap(slim)
     record: SlimRecord | None = getattr(slim, RECORD, None)
     if record is None:
@@ -60,7 +86,33 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
-    """The slim model in a file, built from the full-size model that it came from (which is not changed)."""
+    """Reads a slim model from a file that `save` wrote.
+
+    Reading runs no code of the file, and all of its content is checked against the model before any of it is used.
+
+    Args:
+        path: Path of the file.
+        model: The full-size model from which the slim model was extracted, with any weights. It is not changed.
+
+    Returns:
+        The slim model, with the weights of the file.
+
+    Raises:
+        SlimFileError: If the file is missing, broken or of another format, or if the model does not fit the file.
+
+    Examples:
+        >>> import tempfile
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> def build():
+        ...     return nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     slim = cafenet.trace(build(), torch.zeros(1, 3, 8, 8)).extract({"0": 4})
+        ...     cafenet.save(slim, f"{directory}/slim.pt")
+        ...     cafenet.load(f"{directory}/slim.pt", build())[0]
+        Conv2d(3, 4, kernel_size=(3, 3), stride=(1, 1))
+    """
     model = unwrap(model)
     content = _read(Path(path))
     expected = _full_shapes(path, content["full_shapes"])
@@ -84,7 +136,7 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    """A digest of everything that `load` uses."""
+    """Computes a digest of everything that `load` uses."""
     digest = hashlib.blake2b(digest_size=16)
     for key in sorted(_KEYS - {"checksum"}):
         _feed(digest, [key, content[key]])
@@ -112,13 +164,13 @@ def _full_shapes(path: str | os.PathLike[str], found: Any) -> dict[str, tuple[in
 
 
 def _essential(model: nn.Module, recorded: Collection[str]) -> dict[str, Tensor]:
-    """The tensors without tables that a forward makes on first use, for any size of input: nothing is cut from them."""
+    """The tensors of a model, without the tables that a forward creates on first use, from which nothing is cut."""
     optional = unsaved_buffers(model) - set(recorded)
     return {name: tensor for name, tensor in named_tensors(model).items() if name not in optional}
 
 
 def _expect_names(slim: nn.Module, recorded: set[str], found: set[str]) -> None:
-    """A file is read with the model that was traced, so it must hold that model's tensors."""
+    """Refuses a model whose tensors differ from those of the traced model, because the file is read with that model."""
     if recorded == found:
         return
     changes = [f"{name} is gone" for name in sorted(recorded - found)]
@@ -145,7 +197,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise SlimFileError(f"{path} is not a file")
     try:
         content = read_archive(path)
-    except Exception as error:  # whatever a broken archive makes torch raise: the user needs one answer
+    except Exception as error:  # torch raises many kinds of errors for a broken archive; the user needs one answer
         raise SlimFileError(f"{path} is broken or not a file of torch.save: {first_line(error)}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SlimFileError(f"{path} is not a slim model of cafenet.save (format must be {FORMAT!r})")

@@ -1,7 +1,7 @@
-"""The record of a slim model as plain values of a file, and the checks of such values against a model.
+"""Conversion of a slim model's record to plain values in a file, and the checks of such values against a model.
 
-A file may come from anywhere. Nothing of it is used before all of it agrees: the layout with the model's tensors and
-attributes, the channels with the layout, the widths with the channels, and the tensors with all of these.
+A file may come from anywhere. Nothing in it is used before all of it is consistent: the layout with the model's tensors
+and attributes, the channels with the layout, the widths with the channels, and the tensors with all of these.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,14 @@ from cafenet.space.layout import AttributeSlot, IntArray, Layout, Subnet
 
 
 def as_plain(record: SlimRecord) -> dict[str, Any]:
-    """The record as dicts, lists, numbers, texts and tensors."""
+    """Converts a record to dicts, lists, numbers, texts and tensors.
+
+    Args:
+        record: The record of a slim model.
+
+    Returns:
+        The content for a file, without the weights.
+    """
     layout = record.layout
     return {
         "widths": record.widths,
@@ -38,7 +45,18 @@ def as_plain(record: SlimRecord) -> dict[str, Any]:
 
 
 def read_record(content: Mapping[str, Any], model: nn.Module) -> SlimRecord:
-    """The record in a file's content; whatever in it does not fit the rest or the model is an error."""
+    """Reads the record from the content of a file.
+
+    Args:
+        content: The content of the file, which may be forged.
+        model: The full-size model that the content must fit.
+
+    Returns:
+        The checked record.
+
+    Raises:
+        SlimFileError: If a part of the content does not fit the rest or the model.
+    """
     full_shapes = {
         _text(name, "a tensor"): _row(shape, f"full_shapes of {name!r}")
         for name, shape in _dict(content, "full_shapes").items()
@@ -64,9 +82,17 @@ def read_record(content: Mapping[str, Any], model: nn.Module) -> SlimRecord:
 
 
 def check_tensors(tensors: Any, record: SlimRecord, model: nn.Module, optional: set[str]) -> None:
-    """Every tensor must be there in the shape that the record says, and hold numbers as the model's does.
+    """Checks that every tensor is there in the shape that the record says, and holds the same kind of numbers as the
+    model's.
 
-    optional: buffers that a forward makes on first use, which may be there or not.
+    Args:
+        tensors: The tensors of the file by name, not checked so far.
+        record: The checked record of the same file.
+        model: The full-size model.
+        optional: Names of buffers that a forward creates on first use, which may be absent.
+
+    Raises:
+        SlimFileError: If a tensor is missing, unknown, of another shape or kind, or not backed by memory.
     """
     if not isinstance(tensors, dict) or not all(isinstance(each, Tensor) for each in tensors.values()):
         raise SlimFileError("tensors must be a dict of tensors, but is not")
@@ -90,14 +116,21 @@ def check_tensors(tensors: Any, record: SlimRecord, model: nn.Module, optional: 
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """Whether there is memory for every element: an expanded tensor of one number may claim terabytes."""
+    """Whether a tensor has memory for every element; an expanded tensor of a single number may claim terabytes.
+
+    Args:
+        tensor: The tensor to check.
+
+    Returns:
+        True for dense tensors and for meta tensors.
+    """
     if tensor.layout is not torch.strided or tensor.is_meta:
         return tensor.is_meta
     return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def _kept_units(group: str, channels: list[int], units: IntArray) -> IntArray:
-    """The units of a group's channels, whole ones only."""
+    """Finds the units of a group's kept channels, and refuses units that are kept only in part."""
     row = np.array(channels, dtype=np.int64)
     if not len(row) or row[0] < 0 or row[-1] >= len(units) or (np.diff(row) <= 0).any():
         raise SlimFileError(
@@ -135,7 +168,7 @@ def _slot(entry: Any) -> AttributeSlot:
 
 
 def _check_attributes(layout: Layout, model: nn.Module) -> None:
-    """Only sizes that the full model has, and that follow a width of it, may be set."""
+    """Refuses attributes that are not sizes of the full model, or that do not follow one of its widths."""
     modules = dict(model.named_modules())
     for slot in layout.attributes:
         name = f"{slot.module}.{slot.attribute}".lstrip(".")

@@ -1,4 +1,4 @@
-"""What `cafenet inspect` found, as data and as a JSON document."""
+"""The findings of `cafenet inspect`, as data and as a JSON document."""
 
 import importlib.metadata
 import platform
@@ -11,19 +11,35 @@ from cafenet.space.width_space import WidthSpace
 
 @dataclass(frozen=True)
 class Inspection:
-    """A traced model, how it was traced and how long that took."""
+    """A traced model, the options of the trace, and its duration."""
 
     model: str
+    """Name of the model as the user gave it."""
     input_size: tuple[int, ...]
+    """Shape of the example input."""
     space: WidthSpace
+    """The width space of the model."""
     bins: Bins
+    """The bins of its groups."""
     beta: float
+    """Number of channels per bin in the most expensive group."""
     verified: bool
+    """Whether `trace` checked the space with a second run at other widths."""
     seconds: float
+    """Duration of the trace in seconds."""
 
 
 def as_document(inspection: Inspection) -> dict[str, Any]:
-    """Return plain values for `json.dumps`. Keys may be added in later releases; none changes its meaning."""
+    """Converts an inspection to plain values for `json.dumps`.
+
+    Later releases may add keys, but do not change the meaning of a key.
+
+    Args:
+        inspection: The inspection.
+
+    Returns:
+        A dict of plain values.
+    """
     space = inspection.space
     return {
         "model": inspection.model,

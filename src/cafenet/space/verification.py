@@ -1,9 +1,9 @@
-"""The oracle: does the width space tell the truth about real values?
+"""The check of a width space on real values.
 
-Random channels are dropped from the model under random weights, in float64 where the model allows it. The run in
-place, the extracted slim model and, where nothing normalises or reduces over the dropped channels, the full model
-with their parameters set to zero must give the same output. FLOPs and params must equal a count on the slim model as it
-runs, which knows nothing of the trace (`counting`).
+Random channels are dropped from the model under random weights, in float64 if the model allows it. Three results must
+be equal: the run in place, the run of the extracted slim model and, if nothing normalises or reduces across the dropped
+channels, the run of the full model with the parameters of these channels set to zero. FLOPs and parameters must equal a
+count on the slim model while it runs, which knows nothing of the trace (see `cafenet.modules.counting`).
 """
 
 import functools
@@ -37,22 +37,49 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-3}
 
 @dataclass
 class Verification:
-    """The outcome: `problems` is empty where the space tells the truth."""
+    """The outcome of `verify`."""
 
     trials: int
+    """Number of random subnets that were compared, in each of the two ways."""
     dtype: torch.dtype
+    """Number type of the comparison: float64, or float32 if the model's forward insists on it."""
     max_extract_error: float = 0.0
+    """Largest difference between the run in place and the extracted model, relative to the largest output."""
     max_masked_error: float = 0.0
+    """Largest difference between the run in place and the masked model, relative to the largest output."""
     problems: list[str] = field(default_factory=list)
+    """One sentence for each disagreement. The list is empty if the width space is right."""
 
     @property
     def ok(self) -> bool:
+        """Whether no problem was found."""
         return not self.problems
 
 
 @torch.inference_mode(False)
 def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int = 0) -> Verification:
-    """Compare in-place, extracted and masked runs of `trials` random subnets, and their counted costs."""
+    """Compares runs in place, extracted models and masked models of random subnets, and their counted costs.
+
+    Args:
+        space: The width space to check. Its model is not changed.
+        example_inputs: Inputs as for `trace`. Only their shapes matter for floating-point tensors, whose values are
+            random.
+        trials: Number of random subnets.
+        seed: Seed of the weights, the inputs and the subnets.
+
+    Returns:
+        The largest differences, and the problems that were found.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> images = torch.zeros(1, 3, 8, 8)
+        >>> result = cafenet.verify(cafenet.trace(model, images), images)
+        >>> result.ok, result.problems, result.dtype
+        (True, [], torch.float64)
+    """
     args, kwargs = call_arguments(example_inputs)
     rng = np.random.default_rng(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -65,7 +92,7 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
             continue
         break
     result = Verification(trials, dtype)
-    with unchanged(space.model, outside=True):  # a hook's closure is not copied: a slim model writes into the user's
+    with unchanged(space.model, outside=True):  # a hook's closure is not copied: a slim model could write to the model
         for _ in range(trials):
             for check, mixing in ((_check_extracted, True), (_check_masked, False)):
                 subnet = _random_subnet(space, rng, mixing)
@@ -144,7 +171,9 @@ def _run_full(model: nn.Module, tensors: dict[str, Tensor], inputs: Any) -> Any:
 
 
 def _random_subnet(space: WidthSpace, rng: np.random.Generator, mixing: bool) -> Subnet:
-    """Random units of every group; with `mixing` false, all units of the groups that normalise over channels."""
+    """Draws random units of every group; if `mixing` is false, groups that are normalised across channels stay
+    whole.
+    """
     units = []
     for group in space.groups:
         count = group.channels // group.divisor
@@ -155,7 +184,9 @@ def _random_subnet(space: WidthSpace, rng: np.random.Generator, mixing: bool) ->
 
 
 def _random(tensor: Tensor, name: str, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Values that let every channel matter: scales and variances around 1, weights that keep the signal's size."""
+    """Draws values under which every channel matters: scales and variances around 1, and weights that keep the
+    signal's size.
+    """
     if not tensor.is_floating_point():
         return tensor
     if name.endswith("running_var") or (tensor.ndim <= 1 and name.endswith("weight")) or _is_positive(tensor):
@@ -165,7 +196,7 @@ def _random(tensor: Tensor, name: str, dtype: torch.dtype, generator: torch.Gene
 
 
 def _is_positive(tensor: Tensor) -> bool:
-    """Whether the model may rely on values above zero: it divides by them or takes their root."""
+    """Whether the model may rely on values above zero, because it divides by them or takes their root."""
     return not tensor.is_meta and bool((tensor > 0).all())
 
 
@@ -176,7 +207,7 @@ def _cast(leaf: Any, dtype: torch.dtype, generator: torch.Generator) -> Any:
 
 
 def _difference(space: WidthSpace, left: Any, right: Any, result: Verification) -> float:
-    """The largest difference, relative to the largest value; outputs that say nothing are a problem themselves."""
+    """Largest difference, relative to the largest value; an output without information is itself a problem."""
     chosen = (chosen_outputs(each, space.outputs) for each in (left, right))
     pairs = [(a, b) for (_, a), (_, b) in zip(*chosen, strict=True) if a.is_floating_point()]
     if not pairs:
@@ -186,7 +217,7 @@ def _difference(space: WidthSpace, left: Any, right: Any, result: Verification) 
         if a.shape != b.shape:
             result.problems.append(f"outputs have shapes {list(a.shape)} and {list(b.shape)}")
             return float("inf")
-        if not (a.any() or b.any()):  # nothing to see in this one: a loss that is off, a state at the start
+        if not (a.any() or b.any()):  # all zero, and so without information: a loss that is off, an initial state
             continue
         scale = float(a.abs().max())
         if not np.isfinite(scale) or scale == 0:

@@ -1,4 +1,4 @@
-"""WidthSpace: which widths a model may have, what they cost, and the models that they are."""
+"""WidthSpace: the widths that a model may have, what they cost, and the slim models that they describe."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,45 +19,75 @@ from cafenet.space.layout import IntArray, Layout, Subnet
 from cafenet.space.slicing import run_subnet
 
 WidthVector: TypeAlias = Mapping[str, int] | Sequence[int]
-"""One width a group: a dict by group name (what is missing is at full width) or a sequence in group order."""
+"""One width per group: either a dict by group name, in which missing groups have full width, or a sequence in group
+order.
+"""
 
 ChannelChoice: TypeAlias = Mapping[str, Sequence[int] | IntArray]
-"""Explicit channels to keep, by group name; groups that are missing keep all."""
+"""Explicit channels to keep, by group name. Missing groups keep all of their channels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """The positions of one parameter or buffer dimension that belong to a group."""
+    """The positions of one parameter or buffer dimension that belong to a group.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
+        >>> [(slot.tensor, slot.dim, len(slot.positions)) for slot in space.groups[0].slots]
+        [('0.weight', 0, 16), ('0.bias', 0, 16), ('2.weight', 1, 16)]
+    """
 
     tensor: str
+    """Name of the parameter or buffer, for example `"conv1.weight"`."""
     dim: int
+    """Dimension of the tensor."""
     positions: IntArray
+    """Positions along that dimension that belong to the group, in rising order."""
 
 
 @dataclass(frozen=True, eq=False)
 class WidthGroup:
-    """Channels that are decided together as one width.
+    """Channels whose number is decided together, as one width.
 
-    In `conv(3 -> 16), bn, relu, conv(16 -> 10)` the 16 channels between the convolutions are one group: `channels`
-    16, `divisor` 1, slots in both convolutions and in the batch norm. After `chunk(2)` the i-th channels of both
-    halves go together: `divisor` 2, and widths are multiples of 2.
+    In `conv(3 -> 16), bn, relu, conv(16 -> 10)` the 16 channels between the convolutions are one group. It has 16
+    `channels`, the `divisor` 1, and slots in both convolutions and in the batch norm. If the channels pass through
+    `chunk(2)`, the i-th channels of both halves are kept or dropped together: the `divisor` is then 2, and widths are
+    multiples of 2.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> group = cafenet.trace(model, torch.zeros(1, 3, 8, 8)).group("0")
+        >>> group.channels, group.divisor, group.min_width, group.sensitivity
+        (16, 1, 1, 2412.0)
     """
 
     name: str
+    """Name of the layer that creates the channels, for example `"layer1.0.conv1"`."""
     channels: int
+    """Number of channels at full width."""
     divisor: int
+    """Number of channels that are kept or dropped together. Widths are multiples of it."""
     min_width: int
+    """Smallest width of the group, in channels."""
     sensitivity: float
     """FLOPs that one channel causes at full width, summed over every op that reads or writes it."""
     mixes: bool
-    """Whether something normalises or reduces across the channels, so that dropping one changes the others."""
+    """Whether some op normalises or reduces across the channels, so that dropping one channel changes the others."""
     unit_of_channel: IntArray = field(repr=False)
+    """Number of the unit that each channel belongs to, counted from 0 inside the group."""
     _layout: Layout = field(repr=False)
     _number: int = field(repr=False)
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
-        """Every place in the model's tensors that belongs to this group."""
+        """All positions in the model's parameters and buffers that belong to this group."""
         found = []
         for tensor, dims in self._layout.axes.items():
             for dim, pattern in dims.items():
@@ -70,28 +100,67 @@ class WidthGroup:
 
 @dataclass(frozen=True)
 class Frozen:
-    """A layer whose width cannot be searched, and why."""
+    """A layer whose width cannot be searched, and the reason.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
+        >>> [(frozen.name, frozen.channels, frozen.reason) for frozen in space.frozen]
+        [('2', 10, 'is an output of the model')]
+    """
 
     name: str
+    """Name of the layer, or of the parameter if it belongs to no layer."""
     channels: int
+    """Number of output channels of the layer."""
     reason: str
+    """Clause that completes a sentence about the layer, for example "is an output of the model"."""
     parameters: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """Names of the parameters that stay whole because of this layer: its own, and those of norms behind it."""
+    """Names of the parameters that stay whole because of this layer: its own, and those of norms after it."""
 
 
 @dataclass(frozen=True, eq=False)
 class WidthSpace:
-    """The widths that a traced model may have. FLOPs count one multiply-add as one, for the example inputs as given."""
+    """The widths that a traced model may have.
+
+    `cafenet.trace` creates it. FLOPs count one multiply-add as one, for the example inputs as they were given to
+    `trace`.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
+        >>> space.full_widths, space.flops(), space.params()
+        ({'0': 16}, 38592, 1898)
+        >>> space.flops({"0": 8})
+        19296
+        >>> space.extract({"0": 8})
+        Sequential(
+          (0): Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
+          (1): ReLU()
+          (2): Conv2d(8, 10, kernel_size=(3, 3), stride=(1, 1))
+        )
+    """
 
     model: nn.Module = field(repr=False)
+    """The traced model, which is never changed."""
     groups: tuple[WidthGroup, ...]
+    """All searchable groups, in the order in which the model creates their channels."""
     frozen: tuple[Frozen, ...]
+    """The layers whose widths cannot be searched, with the reasons."""
     layout: Layout = field(repr=False)
+    """Positions of all units in the tensors and attributes of the model."""
     flops_cost: Cost = field(repr=False)
+    """FLOPs as a function of the numbers of units."""
     price_params: Callable[[], Cost] = field(repr=False)
-    """Builds `params_cost` when it is first asked for."""
+    """Function that builds `params_cost` when it is first needed."""
     outputs: tuple[str, ...] = field(default=(), repr=False)
-    """The parts of what the model returns that keep their sizes, as `trace` was told; none stands for all."""
+    """Parts of the model's output that keep their sizes, as given to `trace`. An empty tuple means all parts."""
 
     def __repr__(self) -> str:
         return self._shown().text()
@@ -104,7 +173,31 @@ class WidthSpace:
     @overload
     def flops(self, widths: npt.NDArray[np.integer[Any]]) -> IntArray: ...
     def flops(self, widths: Any = None) -> int | IntArray:
-        """Multiply-adds of one width vector, or of each row of an (N, groups) integer array."""
+        """Counts the multiply-adds of one forward pass.
+
+        Args:
+            widths: One width vector, an integer array of shape (N, groups) with one width vector per row, or None for
+                full width.
+
+        Returns:
+            The number of multiply-adds as an int, or an array of N such numbers if an array of shape (N, groups) was
+            given.
+
+        Raises:
+            WidthError: If a group does not exist, or a width lies outside of its group's limits.
+
+        Examples:
+            >>> import numpy as np
+            >>> import torch
+            >>> from torch import nn
+            >>> import cafenet
+            >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+            >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
+            >>> space.flops([8])
+            19296
+            >>> space.flops(np.array([[4], [8], [16]])).tolist()
+            [9648, 19296, 38592]
+        """
         return self._price(self.flops_cost, widths)
 
     @overload
@@ -112,47 +205,110 @@ class WidthSpace:
     @overload
     def params(self, widths: npt.NDArray[np.integer[Any]]) -> IntArray: ...
     def params(self, widths: Any = None) -> int | IntArray:
-        """Number of parameters (tied ones once, buffers not) of one width vector, or of each row of an array."""
+        """Counts the parameters. A tied parameter counts once, and buffers do not count.
+
+        Args:
+            widths: One width vector, an integer array of shape (N, groups) with one width vector per row, or None for
+                full width.
+
+        Returns:
+            The number of parameters as an int, or an array of N such numbers if an array of shape (N, groups) was
+            given.
+
+        Raises:
+            WidthError: If a group does not exist, or a width lies outside of its group's limits.
+        """
         return self._price(self.params_cost, widths)
 
     def flops_share(self, group: str) -> float:
-        """The share of all FLOPs that lies in ops which the group reads or writes."""
+        """Computes the share of all FLOPs that lies in ops which read or write a group.
+
+        The shares of all groups add up to more than 1, because most ops read one group and write another.
+
+        Args:
+            group: Name of the group.
+
+        Returns:
+            A number from 0 to 1.
+
+        Raises:
+            WidthError: If no group has that name.
+        """
         chosen = np.array([g.name == self.group(group).name for g in self.groups])
         return self.flops_cost.touched(chosen) / max(self.flops(), 1)
 
     @property
     def searchable_flops_share(self) -> float:
-        """The share of all FLOPs that lies in ops which some group reads or writes."""
+        """Share of all FLOPs that lies in ops which read or write at least one group."""
         return self.flops_cost.touched(np.ones(len(self.groups), dtype=bool)) / max(self.flops(), 1)
 
     @cached_property
     def params_cost(self) -> Cost:
-        """The number of parameters as a function of widths."""
+        """The number of parameters as a function of the numbers of units."""
         return self.price_params()
 
     @property
     def full_widths(self) -> dict[str, int]:
-        """The model as it is."""
+        """Widths of the traced model itself, by group name."""
         return {group.name: group.channels for group in self.groups}
 
     @property
     def min_widths(self) -> dict[str, int]:
-        """The smallest subnet."""
+        """Widths of the smallest subnet, by group name."""
         return {group.name: group.min_width for group in self.groups}
 
     def group(self, name: str) -> WidthGroup:
-        """The group of that name."""
+        """Finds a group by its name.
+
+        Args:
+            name: Name of the group.
+
+        Returns:
+            The group.
+
+        Raises:
+            WidthError: If no group has that name. The message suggests similar names.
+        """
         if name not in self._numbers:
             raise WidthError(f"group {name!r} does not exist; {self._names_hint(name)}")
         return self.groups[self._numbers[name]]
 
     def widths_dict(self, widths: WidthVector | None) -> dict[str, int]:
-        """A width vector in full: one checked width for every group, by name, in group order."""
+        """Checks a width vector and completes it.
+
+        Args:
+            widths: One width vector, or None for full width.
+
+        Returns:
+            One width for every group, by name, in group order.
+
+        Raises:
+            WidthError: If a group does not exist, or a width lies outside of its group's limits.
+
+        Examples:
+            >>> import torch
+            >>> from torch import nn
+            >>> import cafenet
+            >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+            >>> cafenet.trace(model, torch.zeros(1, 3, 8, 8)).widths_dict([12])
+            {'0': 12}
+        """
         row = self._row(widths)
         return {group.name: int(width) for group, width in zip(self.groups, row, strict=True)}
 
     def subnet(self, widths: WidthVector | None = None, *, channels: ChannelChoice | None = None) -> Subnet:
-        """What is kept: the leading channels of each width, or explicit channels per group."""
+        """Selects the units that a subnet keeps.
+
+        Args:
+            widths: One width vector. The leading channels of each group are kept. None means full width.
+            channels: Explicit channels to keep per group, instead of `widths`.
+
+        Returns:
+            The kept units of every group.
+
+        Raises:
+            WidthError: If both arguments are given, or if one of them does not fit the groups.
+        """
         if channels is not None:
             if widths is not None:
                 raise WidthError("give either widths or channels, not both")
@@ -168,7 +324,31 @@ class WidthSpace:
         channels: ChannelChoice | None = None,
         model: nn.Module | None = None,
     ) -> Any:
-        """The model's output at these widths, without copying the model; inputs as for `trace`."""
+        """Runs the model at other widths without copying it.
+
+        Args:
+            inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments, as for `trace`.
+            widths: One width vector. The leading channels of each group are kept. None means full width.
+            channels: Explicit channels to keep per group, instead of `widths`.
+            model: A model with the same tensors as the traced one, to run in its place.
+
+        Returns:
+            The output of the model's own forward.
+
+        Raises:
+            WidthError: If the widths or channels do not fit the groups, or the tensors of `model` differ from the
+                traced ones.
+
+        Examples:
+            >>> import torch
+            >>> from torch import nn
+            >>> import cafenet
+            >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+            >>> images = torch.randn(1, 3, 8, 8)
+            >>> space = cafenet.trace(model, images)
+            >>> torch.allclose(space.run(images, [8]), space.extract([8])(images), atol=1e-6)
+            True
+        """
         args, kwargs = call_arguments(inputs)
         subnet = self.subnet(widths, channels=channels)
         return run_subnet(self._source(model), self.layout, subnet, args, kwargs)
@@ -180,7 +360,31 @@ class WidthSpace:
         channels: ChannelChoice | None = None,
         model: nn.Module | None = None,
     ) -> nn.Module:
-        """A plain, smaller module of the original class, with its share of the weights of the model (or of `model`)."""
+        """Builds the slim model: a plain, smaller module of the original class, with the kept part of the weights.
+
+        Args:
+            widths: One width vector. The leading channels of each group are kept. None means full width.
+            channels: Explicit channels to keep per group, instead of `widths`.
+            model: A model with the same tensors as the traced one, from which the weights are taken.
+
+        Returns:
+            A new module, which `cafenet.save` can write. It shares no memory with the model.
+
+        Raises:
+            WidthError: If the widths or channels do not fit the groups, or the tensors of `model` differ from the
+                traced ones.
+
+        Examples:
+            >>> import torch
+            >>> from torch import nn
+            >>> import cafenet
+            >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
+            >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
+            >>> space.extract({"0": 4})[0]
+            Conv2d(3, 4, kernel_size=(3, 3), stride=(1, 1))
+            >>> space.extract(channels={"0": [1, 5, 7]})[2]
+            Conv2d(3, 10, kernel_size=(3, 3), stride=(1, 1))
+        """
         subnet = self.subnet(widths, channels=channels)
         kept = {
             group.name: np.flatnonzero(np.isin(group.unit_of_channel, units)).tolist()
@@ -230,7 +434,7 @@ class WidthSpace:
         return priced if np.ndim(widths) == 2 else int(priced[0])
 
     def _row(self, widths: Any) -> IntArray:
-        """One width vector in any form, checked."""
+        """Checks one width vector of any form."""
         rows = self._rows(widths)
         if np.ndim(widths) == 2:
             raise WidthError(f"one width vector is needed here, but got an array of shape {list(rows.shape)}")
@@ -238,7 +442,7 @@ class WidthSpace:
         return row
 
     def _rows(self, widths: Any) -> IntArray:
-        """Any form of widths as a checked (N, groups) array."""
+        """Converts widths of any form into a checked array of shape (N, groups)."""
         if widths is None:
             return self._limits[None, :, 1]
         if isinstance(widths, Mapping):
@@ -296,7 +500,7 @@ def _array(numbers: Any) -> npt.NDArray[Any]:
 
 
 def _units_of(group: WidthGroup, picked: Sequence[int] | IntArray | None) -> IntArray:
-    """The units that explicit channels mean, whole ones only."""
+    """Finds the units of explicitly chosen channels; a unit that is chosen only in part is an error."""
     num_units = group.channels // group.divisor
     if picked is None:
         return np.arange(num_units)

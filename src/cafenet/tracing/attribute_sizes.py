@@ -1,9 +1,9 @@
 """Sizes that a model's code takes from attributes of its modules: `torch.split(x, self.width, 1)`.
 
-Ops see plain numbers, so nobody could tell `self.width` from a 26 that is written into the code. While a run is
-watched, the int attributes of the user's own modules are therefore ints that know where they come from, and a mode
-above the ops notes which of them a call is given. A rule that finds one where a size of channels is asked for lets the
-attribute follow the channels: slicing then sets it, as it sets `out_channels`. The check run has the last word.
+Ops see plain numbers, so `self.width` looks the same as a 26 that is written into the code. While a run is watched, the
+int attributes of the user's own modules are therefore replaced by ints that know their origin, and a mode above the ops
+notes which of them a call is given. If a rule finds such an int as a number of channels, the attribute follows these
+channels: slicing then sets it, as it sets `out_channels`. The check run has the last word.
 """
 
 import sys
@@ -23,7 +23,7 @@ _TAKE_SIZES = {
     *("layer_norm", "rms_norm", "group_norm"),
     *("zeros", "ones", "empty", "full", "new_zeros", "new_ones", "new_empty", "new_full"),
 }
-"""Torch functions that take ints as sizes; whatever others do with an int is taken for arithmetic."""
+"""Torch functions that take ints as sizes. Every other use of an int counts as arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,13 @@ class Source:
     """An attribute of a module, or one entry of an attribute that is a list or tuple of ints."""
 
     path: str
+    """Path of the module."""
     attribute: str
+    """Name of the attribute."""
     index: int | None
+    """Index of the entry, or None if the attribute is a single int."""
     whole: tuple[int, ...]
-    """All entries of the list or tuple, as they are at full width."""
+    """All entries of the list or tuple at full width."""
 
     def __str__(self) -> str:
         entry = "" if self.index is None else f"[{self.index}]"
@@ -42,7 +45,7 @@ class Source:
 
 
 class AttributeSize(int):
-    """An int that knows the attribute that it was read from; what is computed from it is a plain number."""
+    """An int that knows the attribute from which it was read. Results of arithmetic with it are plain numbers."""
 
     source: Source
     notes: "SizeNotes"
@@ -63,40 +66,62 @@ class AttributeSize(int):
         return pow(other, self._as_value(), modulo)
 
     def _as_value(self) -> int:
-        """Fractions and powers of a size are factors such as 1 / sqrt(width)."""
-        if hasattr(self, "notes"):  # not in a copy
+        """Notes that the size was used in arithmetic: fractions and powers of a size are factors such as 1 /
+        sqrt(width).
+        """
+        if hasattr(self, "notes"):  # a copy has none
             self.notes.computed_with.add(self.source)
         return int.__add__(self, 0)
 
 
 @dataclass(eq=False)
 class SizeNotes:
-    """What one run has done with the sizes that it read from attributes."""
+    """The uses that one run made of the sizes that it read from attributes."""
 
     asked: tuple[str, tuple[Any, ...]] = ("", ())
-    """The torch function that is running, where it was given such a size, and its ints in order."""
+    """Name of the running torch function and its ints in order, if it was given a size from an attribute."""
     computed_with: set[Source] = field(default_factory=set)
+    """Attributes with which the model's code computes values."""
 
     def sizes(self, *functions: str) -> tuple[Any, ...]:
-        """The ints that the running torch function was given, if it is one of these."""
+        """Returns the ints that the running torch function was given.
+
+        Args:
+            *functions: Names of torch functions.
+
+        Returns:
+            The ints in order, or an empty tuple if none of these functions is running.
+        """
         name, ints = self.asked
         return ints if name in functions else ()
 
     def source(self, size: Any) -> Source | None:
-        """The attribute that a size was read from in this run."""
+        """Finds the attribute from which a size was read in this run.
+
+        Args:
+            size: A number that an op or a function was given.
+
+        Returns:
+            The attribute, or None if the number was read from none.
+        """
         return size.source if isinstance(size, AttributeSize) and getattr(size, "notes", None) is self else None
 
 
 @contextmanager
 def noted_sizes(model: nn.Module, notes: SizeNotes | None) -> Iterator[None]:
-    """Make the int attributes of the user's own modules known by origin inside the block, if there are notes."""
+    """Replaces the int attributes of the user's own modules inside the block by ints that know their origin.
+
+    Args:
+        model: The model, whose attributes are restored after the block.
+        notes: The notes of the run, or None to change nothing.
+    """
     before: list[tuple[dict[str, Any], str, Any]] = []
     if notes is None:
         yield
         return
     try:
         for path, module in model.named_modules():
-            if type(module).__module__.startswith("torch.nn."):  # whose attributes are known by name
+            if type(module).__module__.startswith("torch.nn."):  # their attributes are known by name
                 continue
             held = vars(module)
             for name, value in list(held.items()):
@@ -115,7 +140,7 @@ def noted_sizes(model: nn.Module, notes: SizeNotes | None) -> Iterator[None]:
 
 
 def _noted(value: Any, path: str, name: str, notes: SizeNotes) -> Any:
-    """An int, or a list or tuple of ints, as ints that know their source; None for anything else."""
+    """Converts an int, or a list or tuple of ints, to ints that know their source; returns None for any other value."""
     if type(value) is int:
         return _size(value, Source(path, name, None, ()), notes) if value > 1 else None
     if (
@@ -135,7 +160,7 @@ def _size(value: int, source: Source, notes: SizeNotes) -> AttributeSize:
 
 
 class _NotingMode(TorchFunctionMode):
-    """Notes the ints of every torch function that is given a size from an attribute."""
+    """A mode that notes the ints of every torch function that is given a size from an attribute."""
 
     def __init__(self, notes: SizeNotes) -> None:
         super().__init__()
@@ -161,7 +186,9 @@ class _NotingMode(TorchFunctionMode):
 
 
 def _is_cached_by_caller() -> bool:
-    """einops keeps the sizes of its first call, and another trace would get those of this one."""
+    """Whether the caller is einops, which keeps the sizes of its first call, so that another trace would get those
+    of this one.
+    """
     caller = sys._getframe(2).f_globals.get("__name__", "")
     return str(caller).startswith("einops")
 

@@ -1,4 +1,4 @@
-"""From a finished run to a WidthSpace: patterns, attribute slots, costs, group names."""
+"""Construction of a WidthSpace from finished runs: patterns, attribute slots, costs and group names."""
 
 import itertools
 import math
@@ -22,7 +22,18 @@ from cafenet.tracing.recording import Run
 def build_space(
     model: nn.Module, atoms: Atoms, runs: Sequence[Run], unused: Sequence[str], min_width: int | float
 ) -> WidthSpace:
-    """Sort the atoms into groups and price them by the first run, the one in eval mode."""
+    """Sorts the atoms into groups, and prices them by the first run, which was in eval mode.
+
+    Args:
+        model: The traced model.
+        atoms: Everything that the rules have recorded.
+        runs: All finished runs, the one in eval mode first.
+        unused: Names of parameters that no run has read.
+        min_width: Smallest width of each group, as a number of channels (int) or as a share of the group (float).
+
+    Returns:
+        The width space, perhaps without groups.
+    """
     grouping = group_units(atoms)
     layout = layout_of(model, atoms, runs, grouping)
     units = np.array([group.units.size for group in grouping.groups], dtype=np.int64)
@@ -58,7 +69,7 @@ def build_space(
 
 
 def _single_channel_layers(model: nn.Module) -> list[str]:
-    """Layers with one output, which have no width to speak of."""
+    """Lists the layers with one output channel, whose width cannot vary."""
     return [
         path
         for path, module in model.named_modules()
@@ -68,7 +79,7 @@ def _single_channel_layers(model: nn.Module) -> list[str]:
 
 
 def _unused_layers(model: nn.Module, unused: Sequence[str]) -> list[Frozen]:
-    """Layers that no run touched: nobody knows what they would read, so they stay as they are."""
+    """Lists the layers that no run has used; they are frozen, because it is unknown what they would read."""
     layers: dict[str, int] = {}
     for name in unused:
         shape = model.get_parameter(name).shape
@@ -77,7 +88,17 @@ def _unused_layers(model: nn.Module, unused: Sequence[str]) -> list[Frozen]:
 
 
 def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Grouping) -> Layout:
-    """Where the units lie: one pattern for each distinct arrangement of units along a dimension."""
+    """Finds the positions of the units, with one pattern for each distinct arrangement of units along a dimension.
+
+    Args:
+        model: The traced model.
+        atoms: Everything that the rules have recorded.
+        runs: All finished runs.
+        grouping: The groups and units of the atoms.
+
+    Returns:
+        The layout of the model's tensors and attributes.
+    """
     patterns: list[IntArray] = []
     numbers: dict[bytes, int] = {}
 
@@ -110,7 +131,7 @@ def _units_of(grouping: Grouping, label: IntArray) -> IntArray:
 
 
 def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> Iterable[AttributeSlot]:
-    """The size attributes of PyTorch's own layers, read off the dimensions of their parameters."""
+    """Finds the size attributes of PyTorch's own layers by the dimensions of their parameters."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for path, module in model.named_modules():
         dims = axes.get(names.get(id(_stored_weight(module)), ""), {})
@@ -133,9 +154,9 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
 
 
 def _stored_weight(module: nn.Module) -> nn.Parameter | None:
-    """A layer's weight, or the parameter of its shape that pruning or a parametrization computes it from.
+    """A layer's weight, or the parameter of the same shape from which pruning or a parametrization computes it.
 
-    getattr would run a parametrization, which may write to buffers.
+    `getattr` is not used, because it would run a parametrization, which may write to buffers.
     """
     weight = module._parameters.get("weight")
     if weight is not None:
@@ -189,7 +210,7 @@ class _Forms:
 
     def __init__(self, grouping: Grouping, units: IntArray) -> None:
         self._grouping, self._units = grouping, units
-        self._by_label: dict[int, FloatArray] = {}  # labels live as long as the run, so their ids are theirs alone
+        self._by_label: dict[int, FloatArray] = {}  # labels live as long as the run, so their ids are unique
         self._by_units: dict[bytes, FloatArray] = {}
 
     def product(self, constant: int, sizes: Iterable[tuple[int, DimLabel]]) -> Product:
@@ -217,7 +238,7 @@ class _Forms:
 
 
 def _parameter_cost(model: nn.Module, atoms: Atoms, forms: _Forms, units: IntArray) -> Cost:
-    """The number of parameters: for each of them, one product of dimension sizes."""
+    """Builds the number of parameters: one product of dimension sizes per parameter."""
     sizes: dict[str, list[tuple[int, DimLabel]]] = {name: [] for name, _ in model.named_parameters()}
     for axis, label in zip(atoms.axes, atoms.axis_labels, strict=True):
         if axis.tensor in sizes:
@@ -230,13 +251,15 @@ def _unit_of_channel(grouping: Grouping, group: Group) -> IntArray:
 
 
 def _smallest(min_width: int | float, channels: int, divisor: int) -> int:
-    """The asked minimum in whole units of the group, never more than the group has."""
+    """Rounds the requested minimum up to whole units of the group, but not above the size of the group."""
     asked = math.ceil(min_width * channels) if isinstance(min_width, float) else min_width
     return min(channels, math.ceil(asked / divisor) * divisor)
 
 
 def _shown_tensors(model: nn.Module) -> dict[str, str]:
-    """Better known names of tensors: that of the parameter beside a mask, of the weight that another is turned into."""
+    """Maps tensors to the names that users know: a mask to its parameter, and a stored parameter to the weight made
+    from it.
+    """
     shown: dict[str, str] = {}
     for path, module in model.named_modules():
         prefix = f"{path}." if path else ""
@@ -257,14 +280,16 @@ def _shown_tensors(model: nn.Module) -> dict[str, str]:
 
 
 def _layer(tensor: str, shown: dict[str, str]) -> str:
-    """The name that users know: the module of a weight, or the parameter's own name where it stands alone."""
+    """The name that users know: the module of a weight, or the name of a parameter that belongs to no layer."""
     tensor = shown.get(tensor, tensor)
     module, _, parameter = tensor.rpartition(".")
     return module if parameter == "weight" and module else tensor
 
 
 def _names(groups: tuple[Group, ...], shown: dict[str, str]) -> list[str]:
-    """Groups are called after the layer that creates their first channel; a second one there adds its position."""
+    """Names each group after the layer that creates its first channel; a second group of one layer adds its
+    position.
+    """
     names: list[str] = []
     for group in groups:
         tensor, position = group.axis.tensor, group.positions[0]

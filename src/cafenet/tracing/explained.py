@@ -1,4 +1,4 @@
-"""Every parameter that is in no group is explained: by a frozen layer that it goes with, or by an entry of its own."""
+"""Explanations for every parameter that is in no group: a frozen layer that it belongs to, or an entry of its own."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,10 +16,18 @@ from cafenet.tracing.grouping import Grouping
 def explain_parameters(
     model: nn.Module, atoms: Atoms, grouping: Grouping, frozen: Sequence[Frozen], layer_of: Callable[[str], str]
 ) -> list[Frozen]:
-    """The frozen layers with the parameters that stay whole because of them, and entries for whatever is left.
+    """Adds to the frozen layers the parameters that stay whole because of them, and new entries for all other
+    parameters.
 
-    frozen: begins with the entries of `grouping.frozen`, in their order.
-    layer_of: the name under which users know a tensor.
+    Args:
+        model: The traced model.
+        atoms: Everything that the rules have recorded.
+        grouping: The groups and units of the atoms.
+        frozen: The frozen layers so far, which begin with the entries of `grouping.frozen` in the same order.
+        layer_of: Function that gives the name under which users know a tensor.
+
+    Returns:
+        All frozen layers, with their parameters.
     """
     axes: dict[str, list[Axis]] = {name: [] for name, _ in model.named_parameters()}
     for axis in atoms.axes:
@@ -53,7 +61,7 @@ def _components(grouping: Grouping, axis: Axis) -> IntArray:
 
 
 def _entries(grouping: Grouping) -> IntArray:
-    """Per component, the number of the first frozen layer that it is in, or -1."""
+    """For each component, the number of the first frozen layer that contains it, or -1."""
     entries = np.full(int(grouping.component.max(initial=-1)) + 1, -1, dtype=np.int64)
     for number in reversed(range(len(grouping.frozen))):
         entries[_components(grouping, grouping.frozen[number][0])] = number
@@ -61,7 +69,7 @@ def _entries(grouping: Grouping) -> IntArray:
 
 
 class _Reasons:
-    """Why no layer's channels are in a parameter: the first thing that was said about any of its positions."""
+    """Reason why a parameter has no searchable channels: the first freeze of any of its positions."""
 
     def __init__(self, atoms: Atoms, grouping: Grouping) -> None:
         self._atoms, self._grouping = atoms, grouping
@@ -77,7 +85,7 @@ class _Reasons:
 
     @cached_property
     def _first_freezes(self) -> IntArray:
-        """Per component, the number of the first freeze that hit it, or -1."""
+        """For each component, the number of the first freeze that contains it, or -1."""
         first = np.full(int(self._grouping.component.max(initial=-1)) + 1, -1, dtype=np.int64)
         for number in reversed(range(len(self._atoms.freezes))):
             first[self._grouping.component[self._atoms.freezes[number].atoms]] = number

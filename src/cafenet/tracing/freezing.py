@@ -1,4 +1,4 @@
-"""What is kept whole before anything is checked: by kind of module, and by the user's wish."""
+"""Freezes before any check: by kind of module, and by the user's wish."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,12 @@ WHOLE_MODULES: dict[type[nn.Module], str] = {
 
 
 def freeze_whole_modules(model: nn.Module, atoms: Atoms) -> None:
-    """Freeze every dimension of modules whose code fixes the relation between their sizes."""
+    """Freezes every dimension of modules whose code fixes the relation between their sizes.
+
+    Args:
+        model: The traced model.
+        atoms: Everything that the rules have recorded; the freezes are added to it.
+    """
     for path, module in model.named_modules():
         for kind, reason in WHOLE_MODULES.items():
             if isinstance(module, kind):
@@ -30,7 +35,16 @@ def freeze_whole_modules(model: nn.Module, atoms: Atoms) -> None:
 
 
 def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) -> None:
-    """Freeze the widths that the user wants to keep; a pattern that names nothing in the model is a mistake."""
+    """Freezes the widths that the user wants to keep.
+
+    Args:
+        model: The traced model.
+        atoms: Everything that the rules have recorded; the freezes are added to it.
+        freeze: One name pattern or several.
+
+    Raises:
+        TraceError: If a pattern matches no module or parameter, or would freeze nothing.
+    """
     patterns = [freeze] if isinstance(freeze, str) else freeze
     if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
         raise TraceError(f"freeze must be a name pattern such as 'head' or '*.se', or several, but got {freeze!r}")
@@ -50,13 +64,13 @@ def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) ->
     for pattern in patterns:
         _freeze_matches(atoms, pattern, creators, narrow, is_layer=_is_layer(model, pattern))
     for pattern in patterns:
-        if not any(_inside(tensor, pattern) for tensor in narrow):  # whose width is fixed already
+        if not any(_inside(tensor, pattern) for tensor in narrow):  # the width of a narrow layer is already fixed
             _expect_effect(atoms, pattern, component, creators)
 
 
 @dataclass(frozen=True, eq=False)
 class _Creator:
-    """A tensor that creates channels, and those of them that are created here first."""
+    """A tensor that creates channels, and those of them that no earlier tensor creates."""
 
     tensor: str
     label: AtomArray
@@ -76,7 +90,7 @@ def _creators(atoms: Atoms, component: AtomArray) -> list[_Creator]:
 
 
 def _is_layer(model: nn.Module, name: str) -> bool:
-    """Whether that is the exact name of a parameter or of a module without others inside (parametrizations aside)."""
+    """Whether a name is that of a parameter, or of a module without submodules (parametrizations do not count)."""
     module = dict(model.named_modules()).get(name)
     return name in dict(model.named_parameters()) or (
         module is not None and all(child == "parametrizations" for child, _ in module.named_children())
@@ -84,7 +98,7 @@ def _is_layer(model: nn.Module, name: str) -> bool:
 
 
 def _layers_of_one_channel(model: nn.Module) -> set[str]:
-    """The weights of layers that put out a single channel, which no group has: a head of one class, a map."""
+    """Weights of layers with a single output channel, which are in no group: a head of one class, a map."""
     return {
         f"{path}.weight" if path else "weight"
         for path, module in model.named_modules()
@@ -95,19 +109,21 @@ def _layers_of_one_channel(model: nn.Module) -> set[str]:
 def _freeze_matches(
     atoms: Atoms, pattern: str, creators: Sequence[_Creator], narrow: Collection[str], is_layer: bool
 ) -> None:
-    """A layer's exact name freezes what it puts out; a pattern freezes groups that are named inside its matches."""
+    """Freezes the output of a layer that is named exactly, or the groups that are named inside the matches of a
+    pattern.
+    """
     reason = f"is frozen by {pattern!r}"
     inside = [each for each in creators if _inside(each.tensor, pattern)]
     for creator in inside:
         is_own = is_layer or creator.tensor.rpartition(".")[0] == pattern
         atoms.freeze(creator.label if is_own else creator.first_here, reason, "")
     if is_layer and not inside and not any(_inside(tensor, pattern) for tensor in narrow):
-        # A depthwise convolution, a norm or a PReLU: all its dimensions are those of what it is given.
+        # A depthwise convolution, a norm or a PReLU: all its dimensions are those of its input.
         atoms.freeze(_atoms_inside(atoms, pattern), reason, "")
 
 
 def _expect_effect(atoms: Atoms, pattern: str, component: AtomArray, creators: Sequence[_Creator]) -> None:
-    """What matches must have a width, and must not leave all widths that it has to groups named elsewhere."""
+    """Refuses a pattern whose matches have no width, or whose widths all belong to groups named after other layers."""
     own = _atoms_inside(atoms, pattern)
     if not own.size:
         raise TraceError(f"freeze patterns must match a layer that has a width, but no match of {pattern!r} has one")
@@ -129,6 +145,6 @@ def _atoms_inside(atoms: Atoms, pattern: str) -> AtomArray:
 
 
 def _inside(tensor: str, pattern: str) -> bool:
-    """Whether the tensor or any module around it matches."""
+    """Whether the tensor or any module around it matches the pattern."""
     parts = tensor.split(".")
     return any(fnmatchcase(".".join(parts[:end]), pattern) for end in range(1, len(parts) + 1))

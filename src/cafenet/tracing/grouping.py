@@ -1,8 +1,8 @@
-"""From tied atoms to width groups: units with the same membership form a group, in channel order.
+"""Width groups from tied atoms: units with the same membership form a group, in channel order.
 
 Smallest example: conv(3 -> 4), batch norm, conv(4 -> 8, feeding the output). The first convolution's four output
-channels are four units, each with one position in conv1.weight[0], in each batch-norm tensor and in
-conv2.weight[1]: one width group of 4 channels. The eight outputs are frozen.
+channels are four units. Each has one position in conv1.weight[0], in each batch-norm tensor and in conv2.weight[1]: one
+width group of 4 channels. The eight outputs are frozen.
 """
 
 from dataclasses import dataclass
@@ -19,29 +19,45 @@ _Number = TypeVar("_Number", np.int64, np.uint64)
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A set of units that are interchangeable, listed in the order of their first channel."""
+    """A set of interchangeable units, listed in the order of their first channel."""
 
     axis: Axis
+    """The dimension of the parameter that creates the channels."""
     positions: IntArray
+    """Positions of the group's channels in that dimension."""
     units: IntArray
+    """Numbers of the group's units."""
     mixes: bool
+    """Whether values are normalised or reduced across the channels."""
     min_units: int
+    """Smallest number of units that must be kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """What the run means: the groups, the unit of every atom (-1: never dropped), and why the rest is frozen."""
+    """The meaning of a run: its groups, its units, and the reasons why the other channels are frozen."""
 
     groups: tuple[Group, ...]
+    """All width groups, in the order in which the model creates their channels."""
     unit_of_atom: IntArray
+    """Unit of every atom, or -1 if the atom is never dropped."""
     group_of_unit: IntArray
+    """Number of the group of every unit."""
     frozen: tuple[tuple[Axis, str], ...]
+    """Dimensions that create channels which are not searchable, with the reasons."""
     component: IntArray
-    """The connected component of every atom, searchable or not."""
+    """Connected component of every atom, searchable or not."""
 
 
 def group_units(atoms: Atoms) -> Grouping:
-    """Find the searchable units and sort them into width groups."""
+    """Finds the searchable units and sorts them into width groups.
+
+    Args:
+        atoms: Everything that the rules have recorded.
+
+    Returns:
+        The groups, and the unit of every atom.
+    """
     component = atoms.components()
     num_components = int(component.max()) + 1 if component.size else 0
     reasons = _first_reason(atoms, component, num_components)
@@ -87,7 +103,7 @@ def group_units(atoms: Atoms) -> Grouping:
 
 
 def _first_reason(atoms: Atoms, component: IntArray, num_components: int) -> IntArray:
-    """Per component, the number of the first freeze that hit it, or -1."""
+    """For each component, the number of the first freeze that contains it, or -1."""
     reasons = np.full(num_components, -1, dtype=np.int64)
     for number in reversed(range(len(atoms.freezes))):
         reasons[component[atoms.freezes[number].atoms]] = number
@@ -95,7 +111,7 @@ def _first_reason(atoms: Atoms, component: IntArray, num_components: int) -> Int
 
 
 def _signatures(component: IntArray, axis_of_atom: IntArray, num_components: int) -> npt.NDArray[np.uint64]:
-    """A hash of how many positions a component has in which axes; equal hashes mean the same membership."""
+    """Hashes the number of positions that each component has in each axis; equal hashes mean equal membership."""
     marks = _marks(int(axis_of_atom.max(initial=0)) + 1, seed=0)
     signature = np.zeros(num_components, dtype=np.uint64)
     np.add.at(signature, component, marks[axis_of_atom])

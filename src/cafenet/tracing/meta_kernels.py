@@ -1,7 +1,8 @@
-"""Results of the commonest ops on meta tensors without PyTorch's meta kernels, which are Python functions.
+"""Fast results of the commonest ops on meta tensors, in place of PyTorch's meta kernels, which are Python functions.
 
-A batch norm takes 1 ms there, most of the time of a whole run, only to find out that its result looks like its input.
-Only ops whose result is that plain are here; all others, and all real tensors, go the ordinary way.
+PyTorch's kernel of a batch norm takes 1 ms, most of the time of a whole run, only to find that the result looks like
+the input. This module holds only ops with such a simple result. All other ops, and all real tensors, take the ordinary
+way.
 """
 
 from typing import Any
@@ -25,7 +26,17 @@ _BATCH_NORMS = _overloads("native_batch_norm _native_batch_norm_legit _native_ba
 
 
 def run_op(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
-    """What `func(*args, **kwargs)` returns; `tensors` are those among the arguments."""
+    """Executes an op.
+
+    Args:
+        func: The op.
+        args: Positional arguments of the op.
+        kwargs: Keyword arguments of the op.
+        tensors: All tensors among the arguments.
+
+    Returns:
+        The same result as `func(*args, **kwargs)`.
+    """
     if tensors and tensors[0].is_meta and tensors[0].is_floating_point():
         if func in _SAME_IN_PLACE:
             return args[0]
@@ -53,7 +64,7 @@ def _empty(tensor: Tensor) -> Tensor:
 
 
 def _are_alike(args: tuple[Any, ...]) -> bool:
-    """Whether both operands are tensors of one shape, type and order in memory."""
+    """Whether both operands are tensors of the same shape, type and memory order."""
     left, right = args[0], args[1]
     return (
         isinstance(right, Tensor)
@@ -76,7 +87,7 @@ def _convolved_sizes(
     output_padding: list[int],
     groups: int,
 ) -> tuple[int, ...] | None:
-    """The sizes of a plain convolution's result; None for all others and for sizes that do not fit."""
+    """Sizes of a plain convolution's result, or None for other convolutions and for sizes that do not fit."""
     sizes, kernel = inputs.shape, weight.shape
     if transposed or not len(sizes) == len(kernel) > 2 or sizes[1] != kernel[1] * groups or kernel[0] % groups:
         return None
@@ -92,5 +103,5 @@ def _convolved_sizes(
 
 
 def _of(values: list[int], dim: int) -> int:
-    """The value of one spatial dimension; a single value is that of all."""
+    """Value of one spatial dimension; a single value holds for all dimensions."""
     return values[dim] if len(values) > 1 else values[0]

@@ -1,4 +1,4 @@
-"""Forwards that were put on a module itself: which of them a copy of the module takes along."""
+"""The check of forwards that are set on a module itself, which a copy of the module may not take along."""
 
 import functools
 from collections.abc import Set
@@ -11,15 +11,21 @@ from cafenet.errors import TraceError
 
 
 def expect_own_forwards(model: nn.Module) -> None:
-    """Refuse a forward that would go on running the original in a copy, and so in every slim model.
+    """Refuses a forward that would still run the original model in a copy, and therefore in every slim model.
 
-    deepcopy binds methods and functools.partial to the copy, but takes functions and what they close over as they are:
-    after `old = net.forward; net.forward = lambda x: old(x / 255)`, a copy of `net` runs `net`.
+    `deepcopy` binds methods and `functools.partial` to the copy, but it keeps functions and their closures as they are.
+    After `old = net.forward; net.forward = lambda x: old(x / 255)`, a copy of `net` therefore runs `net`.
+
+    Args:
+        model: The model that will be copied.
+
+    Raises:
+        TraceError: If such a forward is set on the model or on one of its modules.
     """
     modules = set(model.modules())
     for path, module in model.named_modules():
         forward = vars(module).get("forward")
-        is_compiled = type(module).__name__ == "OptimizedModule"  # compiles anew when it is copied
+        is_compiled = type(module).__name__ == "OptimizedModule"  # a copy is compiled again
         if forward is not None and not is_compiled and not _follows(forward, modules):
             raise TraceError(
                 "a forward that is set on a module itself must be a method bound to it, but that of "
@@ -38,7 +44,7 @@ def _follows(forward: Any, modules: Set[nn.Module]) -> bool:
 
 
 def _holds(function: Any, modules: Set[nn.Module]) -> bool:
-    """Whether a function closes over a module of the model or a method of one, or has it as a default."""
+    """Whether a function has a module of the model, or a method of one, in its closure or its defaults."""
     if not isinstance(function, FunctionType):
         return False
     held = [cell.cell_contents for cell in function.__closure__ or ()]

@@ -1,5 +1,8 @@
-"""Watching the model run: in eval mode on meta tensors, with values beside them where it reads some, and in train mode
-too where that shows parameters which the eval run did not touch (auxiliary heads)."""
+"""Passes in which the model is watched.
+
+The first pass runs in eval mode on meta tensors, which carry values if the model reads some. If it leaves parameters
+unused (auxiliary heads), passes in train mode follow.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,40 +23,62 @@ from cafenet.tracing.rules.table import RuleTable
 from cafenet.tracing.values import Values
 
 _NUM_RANDOM_PASSES = 4
-"""Passes in train mode of a model that draws random numbers there: each may skip other layers (LayerDrop)."""
+"""Number of passes in train mode if the model draws random numbers there, because each may skip other layers
+(LayerDrop).
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What the model is run on: its tensors, its inputs, and whether meta tensors know their values."""
+    """The tensors and inputs on which the model is run."""
 
     tensors: dict[str, Tensor]
+    """Parameters and buffers by name."""
     args: tuple[Any, ...]
+    """Positional arguments of the forward."""
     kwargs: dict[str, Any]
+    """Keyword arguments of the forward."""
     values: Values | None
+    """Values of the meta tensors, or None if they have none."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One finished run, and what it was run on, so that it can be repeated."""
+    """One finished run, with everything that is needed to repeat it."""
 
     run: Run
+    """The recorded run."""
     training: bool
+    """Whether the model was in train mode."""
     ground: Ground
+    """The tensors and inputs of the run."""
     seed: int = 0
-    """Decides all random numbers, so that the same layers are skipped when the pass is repeated."""
+    """Seed of all random numbers, so that the same layers are skipped if the pass is repeated."""
 
 
 def watch(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], table: RuleTable
 ) -> tuple[Atoms, list[Pass], list[str]]:
-    """All channels of the model, the passes in which they were followed (eval first), and unused parameters."""
+    """Follows all channels of the model through one pass or several.
+
+    Args:
+        model: The model, which is not changed.
+        args: Positional arguments of the forward.
+        kwargs: Keyword arguments of the forward.
+        table: The op rules.
+
+    Returns:
+        Everything that the rules have recorded, the passes (eval mode first), and the names of unused parameters.
+
+    Raises:
+        TraceError: If the model does not run on the inputs.
+    """
     for ground in _grounds(model, args, kwargs):
         try:
             return _watch_on(model, ground, table)
         except TraceError:
             raise
-        except Exception as error:  # the model may read values or mix devices: try what shows it more of them
+        except Exception as error:  # the model may read values or mix devices: try a ground that shows it more values
             last_error = error
     raise TraceError(
         f"the model must run on the example inputs, but its forward raised {type(last_error).__name__}: {last_error}\n"
@@ -62,9 +87,9 @@ def watch(
 
 
 def _grounds(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Ground]:
-    """From the one that shows the model no values at all to that which shows it nothing else.
+    """Yields grounds that show the model more and more values, from none at all to real tensors only.
 
-    Only the last one lets PyTorch choose its kernels by device; it is for code that goes past PyTorch (`x.numpy()`).
+    The last ground is for code that bypasses PyTorch (`x.numpy()`). Only there PyTorch chooses its kernels by device.
     """
     originals = named_tensors(model)
     yield Ground(to_meta(originals), to_meta(args), to_meta(kwargs), None)
@@ -96,7 +121,7 @@ def _watch_on(model: nn.Module, ground: Ground, table: RuleTable) -> tuple[Atoms
 
 
 def _follow(model: nn.Module, this: Pass, tensors: dict[str, Tensor], table: RuleTable) -> None:
-    """Run one pass under the watching mode; what comes out of the model keeps its size."""
+    """Runs one pass under the watching mode, and freezes the sizes of the model's outputs."""
     run, ground, paths = this.run, this.ground, ModulePaths(model)
     args, kwargs = copied((ground.args, ground.kwargs))
     if ground.values is not None:
@@ -134,10 +159,10 @@ def _follow(model: nn.Module, this: Pass, tensors: dict[str, Tensor], table: Rul
 def _train_passes(
     model: nn.Module, atoms: Atoms, ground: Ground, tensors: dict[str, Tensor], table: RuleTable
 ) -> list[Pass]:
-    """Passes in train mode; none if the model cannot do it.
+    """Runs the passes in train mode, or none if the model cannot run in train mode.
 
-    One pass is enough for a model that draws no numbers. Of one that does, several are run, always with the same
-    seeds, and those that take different ways are kept: their ties hold together, whichever layers are skipped later.
+    One pass is enough for a model that draws no random numbers. Otherwise several passes are run, always with the same
+    seeds, and those that take different ways are kept. Their ties hold together, whichever layers are skipped later.
     """
     passes: dict[tuple[Any, ...], Pass] = {}
     for seed in range(_NUM_RANDOM_PASSES):
@@ -152,12 +177,14 @@ def _train_passes(
 def _train_pass(
     model: nn.Module, atoms: Atoms, ground: Ground, tensors: dict[str, Tensor], table: RuleTable, seed: int
 ) -> Pass | None:
-    """A pass in train mode, on a batch of two (batch norm refuses one); None if the model cannot do it."""
+    """Runs a pass in train mode on a batch of two, because batch norm refuses one; returns None if the model cannot
+    run.
+    """
     for args, kwargs in (tree_map(_twice, (ground.args, ground.kwargs)), (ground.args, ground.kwargs)):
         this = Pass(Run(atoms, is_priced=False), True, Ground(ground.tensors, args, kwargs, ground.values), seed)
         try:
             _follow(model, this, tensors, table)
-        except Exception:  # an eval-only model is still traceable: what only train mode uses is listed as unused
+        except Exception:  # an eval-only model is still traceable: layers of train mode only are listed as unused
             continue
         return this
     return None

@@ -1,9 +1,9 @@
-"""No product without a price: what ops cost that multiply and whose rule charges nothing.
+"""Prices of all products: the cost of ops that multiply and whose rule charges nothing.
 
-FLOPs are the multiply-adds of products: convolutions, matrix products, attention, recurrent layers, distances. What
-works element by element is free, as are norms, pooling, interpolation, Fourier transforms and factorisations of
-matrices. Rules charge the products whose factors may vary. All others keep their factors whole, so that their cost is
-one number, which is found here. A product that nobody can price is an error, never zero.
+FLOPs are the multiply-adds of products: convolutions, matrix products, attention, recurrent layers and distances.
+Elementwise ops are free, as are norms, pooling, interpolation, Fourier transforms and factorisations of matrices. Rules
+charge the products whose factors may vary. All other products keep their factors whole, so their cost is one number,
+which is computed here. A product without a known price is an error, and is never counted as zero.
 """
 
 import functools
@@ -27,22 +27,35 @@ _NO_PRODUCT = re.compile(
     r"backward|upsample|_cell$|flatten_weight|linear_combination|_jvp$|quant_pack|sdp_choice|_search$|_reorder_"
 )
 _FREE = {f"torchvision::{name}" for name in ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")}
-"""Ops from elsewhere that read two tensors and multiply nothing but weights of an interpolation."""
+"""Ops of other libraries that read two tensors, but multiply only by interpolation weights."""
 
 _OWN = ("aten", "prim", "prims")
 
 
 @functools.cache
 def multiplies(func: OpOverload) -> bool:
-    """Whether an op is a product, by its name."""
+    """Whether an op is a product, judged by its name.
+
+    Args:
+        func: The op.
+
+    Returns:
+        True for products such as `mm`, `convolution` or `linear`.
+    """
     name = func._schema.name.partition("::")[2]
     return _PRODUCT.search(name) is not None and _NO_PRODUCT.search(name) is None
 
 
 def priced(func: OpOverload, rule: Rule, freezes: bool) -> Rule:
-    """The rule of an op that may be a product: where the rule charges nothing, the product is charged as it is.
+    """Wraps the rule of an op that may be a product: if the rule charges nothing, the whole product is charged.
 
-    freezes: whether the rule keeps the factors whole, so that their sizes at full width are right at every width.
+    Args:
+        func: The op.
+        rule: The rule of the op.
+        freezes: Whether the rule keeps the factors whole, so that their sizes at full width are right at every width.
+
+    Returns:
+        The wrapped rule, or the rule itself if the op is no product.
     """
     is_foreign = func.namespace not in _OWN and func._schema.name not in _FREE
     if not multiplies(func) and not (is_foreign and freezes):
@@ -68,7 +81,15 @@ def _reads_several(call: Call) -> bool:
 
 
 def charge_whole(run: Run, call: Call) -> None:
-    """Charge a product whose factors keep their sizes."""
+    """Charges a product whose factors keep their sizes.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+
+    Raises:
+        TraceError: If no formula gives the multiply-adds of the op.
+    """
     price = _price(call) if run.is_priced else 0
     if price is None:
         raise TraceError(
@@ -80,7 +101,9 @@ def charge_whole(run: Run, call: Call) -> None:
 
 
 def _price(call: Call) -> int | None:
-    """The multiply-adds of a product by its shapes, or by the formula that PyTorch or the user has registered."""
+    """Computes the multiply-adds of a product from its shapes, or by the formula that PyTorch or the user has
+    registered.
+    """
     namespace, _, name = call.func._schema.name.partition("::")
     if namespace in ("aten", "torchvision"):
         found = next((price for names, price in _PRICES.items() if re.fullmatch(names, name)), None)
@@ -91,32 +114,34 @@ def _price(call: Call) -> int | None:
 
 
 def _matrices(call: Call) -> int:
-    """`a @ b` of any rank, b as (..., k, n) or (n, k): rows of a, times what each of them meets."""
+    """Prices `a @ b` of any rank, with b as (..., k, n) or (n, k): the number of results times the shared dimension."""
     a = call.tensors[0]
     return int(call.outputs[0].numel() * a.shape[-1])
 
 
 def _added_matrices(call: Call) -> int:
-    """`bias + a @ b`, and the sum over a batch of them (`addbmm`)."""
+    """Prices `bias + a @ b`, and the sum of such products over a batch (`addbmm`)."""
     a, b = call.tensors[1:3]
     return int(a.numel() * (b.shape[-1] if b.ndim > 1 else 1))
 
 
 def _grouped_matrices(call: Call) -> int:
-    """Each row of `a` (or column of `b`) belongs to one group and meets that one's matrix alone."""
+    """Prices a grouped product, in which each row of `a` (or column of `b`) meets only the matrix of its group."""
     a, b = call.tensors[:2]
     num_rows = math.prod(a.shape[:-1]) if b.ndim == 3 else a.shape[-2]
     return int(num_rows * a.shape[-1] * b.shape[-1])
 
 
 def _attention(call: Call) -> int:
-    """Queries times keys, and the result times values: (batch, heads, tokens, features) each; masks change nothing."""
+    """Prices queries times keys, and the result times values, each (batch, heads, tokens, features); masks change
+    nothing.
+    """
     query, key, value = call.tensors[:3]
     return int(math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1]))
 
 
 def _convolution(call: Call) -> int:
-    """Each result is a sum over one filter; in a transposed convolution each input goes through one."""
+    """Prices a convolution: one filter per result, or one filter per input if it is transposed."""
     names = [argument.name for argument in call.func._schema.arguments]
     is_transposed = "transpose" in call.name or ("transposed" in names and call.arg("transposed"))
     x, weight = call.tensors[:2]
@@ -124,19 +149,19 @@ def _convolution(call: Call) -> int:
 
 
 def _time_convolution(call: Call) -> int:
-    """`conv_tbc`, whose weight is (kernel, in, out)."""
+    """Prices `conv_tbc`, whose weight is (kernel, in, out)."""
     weight = call.tensors[1]
     return int(call.outputs[0].numel() * weight.shape[0] * weight.shape[1])
 
 
 def _recurrent(call: Call) -> int:
-    """Each step meets the matrix of its inputs and that of the state once."""
+    """Prices a recurrent layer: each step meets the matrix of its inputs and that of the state once."""
     steps, of_inputs, of_state = call.tensors[:3]
     return math.prod(steps.shape[:-1]) * (of_inputs.numel() + of_state.numel())
 
 
 def _trilinear(call: Call) -> int:
-    """Three factors, blown up to one shape before they are multiplied and summed (`nn.Bilinear`)."""
+    """Prices three factors that are expanded to one shape before they are multiplied and summed (`nn.Bilinear`)."""
     shapes = []
     for tensor, expand in zip(call.tensors, (call.arg(f"expand{n}") for n in (1, 2, 3)), strict=True):
         sizes = iter(tensor.shape)
@@ -145,7 +170,7 @@ def _trilinear(call: Call) -> int:
 
 
 def _distances(call: Call) -> int:
-    """Each distance is a sum over features."""
+    """Prices distances, each of which is a sum over features."""
     x: Tensor = call.tensors[0]
     return int(call.outputs[0].numel() * x.shape[-1])
 
@@ -162,4 +187,4 @@ _PRICES: dict[str, Callable[[Call], int]] = {
     r"_trilinear": _trilinear,
     r"_[cp]dist_forward|_euclidean_dist": _distances,
 }
-"""Multiply-adds of an op, by a pattern of its whole name."""
+"""Functions that compute the multiply-adds of an op, by a pattern of its whole name."""

@@ -21,26 +21,43 @@ from cafenet.tracing.values import Values, has_value
 _LABELS = "_cafenet_labels"
 
 BROADCAST: AtomArray = np.empty(0, dtype=np.int64)
-"""Label of a dimension that `expand` blew up from size 1: it fits whatever it meets in an elementwise op."""
+"""Label of a dimension that `expand` enlarged from size 1: it fits any dimension that it meets in an elementwise op."""
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One op as the run saw it: what went in, what came out, and the module it happened in."""
+    """One op as the run saw it: its arguments, its results, and the module in which it ran."""
 
     func: torch._ops.OpOverload
+    """The op, for example `torch.ops.aten.cat.default`."""
     args: tuple[Any, ...]
+    """Positional arguments."""
     kwargs: Mapping[str, Any]
+    """Keyword arguments."""
     tensors: list[Tensor]
-    """All tensors among the arguments, those in lists too."""
+    """All tensors among the arguments, including those in lists."""
     out: Any
+    """The result of the op."""
     outputs: list[Tensor]
     """All tensors among the results."""
     path: str
+    """Path of the running module. The model itself is an empty text."""
     module: nn.Module | None
+    """The running module, or None outside of all modules."""
 
     def arg(self, name: str) -> Any:
-        """The op's argument of that name in its schema, however it was passed."""
+        """Returns an argument by its name in the op's schema, whether it was passed by position, by keyword or not
+        at all.
+
+        Args:
+            name: Name of the argument in the schema.
+
+        Returns:
+            The value that was passed, or the default.
+
+        Raises:
+            KeyError: If the schema has no such argument.
+        """
         position, default = _arguments(self.func)[name]
         if position is not None and position < len(self.args):
             return self.args[position]
@@ -48,7 +65,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The op's short name, as a reason would mention it: `add`, `convolution`."""
+        """The op's short name for use in a reason, for example `add` or `convolution`."""
         return str(self.func.overloadpacket).removeprefix("aten.")
 
 
@@ -62,41 +79,53 @@ def _arguments(func: torch._ops.OpOverload) -> dict[str, tuple[int | None, Any]]
 
 
 Rule: TypeAlias = "Callable[[Run, Call], None]"
-"""A rule reads the labels of a call's inputs, ties or freezes, and labels its outputs."""
+"""A rule reads the labels of a call's inputs, ties or freezes channels, and labels the outputs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A product of dimension sizes times a constant: the multiply-adds of one op."""
+    """The multiply-adds of one op: a constant times a product of dimension sizes."""
 
     constant: int
+    """The constant factor."""
     sizes: tuple[tuple[int, DimLabel], ...]
+    """The size and the label of each dimension in the product."""
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a later run must reproduce at this op: the op itself and, per output dimension, its size and label."""
+    """The data of an op that a later run must reproduce."""
 
     func: torch._ops.OpOverload
+    """The op."""
     path: str
+    """Path of the running module."""
     inputs: tuple[Labels, ...]
+    """Labels of the tensors among the arguments that carry channels."""
     shapes: tuple[tuple[int, ...], ...]
+    """Shapes of all results."""
     outputs: tuple[Labels, ...]
+    """Labels of all results."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttributeLabel:
-    """A module attribute that counts atoms, where no parameter tells it (a layer norm without weights)."""
+    """A module attribute that counts atoms and follows from no parameter (a layer norm without weights)."""
 
     path: str
+    """Path of the module."""
     attribute: str
+    """Name of the attribute."""
     label: AtomArray
+    """The channels that the attribute counts."""
     per_element: bool = False
+    """Whether the attribute is a tuple of one number, as `normalized_shape` is."""
     source: Source | None = None
-    """Set where the model's code was seen to take a size from the attribute, which may be a list."""
+    """The attribute that the model's code was seen to take a size from, which may be an entry of a list."""
 
     @property
     def key(self) -> tuple[str, str, int | None]:
+        """Path, attribute name and index in a list (None for a single number), which identify the attribute."""
         return (self.path, self.attribute, self.source.index if self.source else None)
 
 
@@ -105,52 +134,98 @@ class Run:
     """The state that rules read and write."""
 
     atoms: Atoms
+    """Everything that the rules have recorded about channels."""
     is_priced: bool = True
-    """Whether every product must have a price: FLOPs are those of eval mode."""
+    """Whether every product must have a price. This holds in eval mode, for which FLOPs are counted."""
     terms: list[Term] = field(default_factory=list)
+    """The multiply-adds of all ops so far."""
     records: list[Record] = field(default_factory=list)
+    """All ops so far, for the check run."""
     attributes: list[AttributeLabel] = field(default_factory=list)
+    """Module attributes that follow channels."""
     seen: set[int] = field(default_factory=set)
-    """ids of all tensors that went into an op; other tensors may get that of a freed one."""
+    """`id` of every tensor that an op has read. A later tensor may get the id of a freed one."""
     numbers: list[tuple[Tensor, AtomArray, str, str]] = field(default_factory=list)
-    """Tensors that hold positions of channels: who reads one tells these channels apart, for a reason, at a path."""
+    """Tensors that hold positions of channels, each with the label, the reason and the path of the freeze. If an op
+    reads such a tensor, it tells these channels apart.
+    """
     output_paths: tuple[str, ...] = ()
-    """The parts of the model's output that keep their sizes; none stands for all."""
+    """Parts of the model's output that keep their sizes. An empty tuple means all parts."""
     output_shapes: list[tuple[int, ...]] = field(default_factory=list)
+    """Shapes of these parts."""
     draws: bool = False
-    """Whether random numbers were drawn that the forward can read, and so take another way with."""
+    """Whether the forward may read random numbers that were drawn, and so take another way the next time."""
     notes: SizeNotes = field(default_factory=SizeNotes)
+    """Sizes that the model's code took from attributes."""
     followed: dict[Source, AtomArray] = field(default_factory=dict)
-    """The channels that attributes count, from which the model's code took sizes."""
+    """Channels that are counted by attributes from which the model's code took sizes."""
 
     def labels(self, tensor: Tensor) -> Labels:
-        """The label of each dimension of a tensor."""
+        """Returns the label of each dimension of a tensor.
+
+        Args:
+            tensor: A tensor of the watched run.
+
+        Returns:
+            One label per dimension, which is atoms, or None for a dimension of fixed size.
+        """
         return tuple(None if label is BROADCAST else label for label in raw_labels(tensor))
 
     def label(self, tensor: Tensor, labels: Sequence[DimLabel]) -> None:
-        """Say what the dimensions of a result carry."""
+        """Sets the labels of a result.
+
+        Args:
+            tensor: A result of the op.
+            labels: One label per dimension.
+        """
         if any(label is not None for label in labels):
             setattr(tensor, _LABELS, tuple(labels))
         elif hasattr(tensor, _LABELS):
             delattr(tensor, _LABELS)
 
     def tie(self, left: DimLabel, right: DimLabel, call: Call) -> None:
-        """Keep or drop the i-th channels of both labels together."""
+        """Keeps or drops the i-th channels of two labels together.
+
+        Args:
+            left: One label, or None for a dimension of fixed size, which freezes the other.
+            right: The other label, of the same length.
+            call: The call of the op.
+        """
         self.atoms.tie(left, right, f"meets a dimension of fixed size in {call.name}", call.path)
 
     def freeze(self, label: DimLabel, reason: str, call: Call) -> None:
-        """Keep all channels of a label, with the reason that the user will read."""
+        """Keeps all channels of a label.
+
+        Args:
+            label: The label. None has no channels.
+            reason: Clause that the user will read, for example "is indexed by a tensor".
+            call: The call of the op.
+        """
         self.atoms.freeze(label, reason, call.path)
 
     def tell_apart(self, numbers: Tensor, label: AtomArray, call: Call) -> None:
-        """Keep all channels of a label if anyone reads `numbers`, a result that holds positions of them."""
-        self.seen.discard(id(numbers))  # the id may be that of a freed tensor; from here on the list keeps it
+        """Keeps all channels of a label if anything reads `numbers`.
+
+        Args:
+            numbers: A result of the op that holds positions of the channels.
+            label: The channels.
+            call: The call of the op.
+        """
+        self.seen.discard(id(numbers))  # the id may be that of a freed tensor; the list keeps this tensor alive
         self.numbers.append((numbers, label, f"is told apart by position in {call.name}", call.path))
 
     def follow(self, size: Any, label: DimLabel, call: Call) -> bool:
-        """Let the attribute that a size was read from count the channels of a label; False if it was read from none.
+        """Lets the attribute from which a size was read count the channels of a label.
 
-        An attribute is one number, however often it is used: what it counts in two places goes together.
+        An attribute is one number, however often it is used. Channels that it counts in two places are therefore tied.
+
+        Args:
+            size: The size that the op was given.
+            label: The channels that the size counts.
+            call: The call of the op.
+
+        Returns:
+            False if the size was not read from an attribute.
         """
         source = self.notes.source(size)
         if source is None:
@@ -165,29 +240,56 @@ class Run:
         return True
 
     def settle_attributes(self) -> None:
-        """Keep the channels that an attribute counts if the model also computes values with it."""
+        """Freezes the channels that an attribute counts if the model also computes values with the attribute."""
         for attribute in self.attributes:
             if attribute.source in self.notes.computed_with:
                 reason = f"is counted by {attribute.source}, with which the code also computes values"
                 self.atoms.freeze(attribute.label, reason, attribute.path)
 
     def cost(self, constant: int, *sizes: tuple[int, DimLabel]) -> None:
-        """Charge constant x the product of the sizes, in multiply-adds."""
+        """Charges multiply-adds: the constant times the product of the sizes.
+
+        Args:
+            constant: Product of all factors that do not vary.
+            *sizes: Size and label of each dimension that is a factor.
+        """
         self.terms.append(Term(constant, sizes))
 
 
 def raw_labels(tensor: Tensor) -> Labels:
-    """The labels as stored, with BROADCAST still visible; in-place reshapes (`squeeze_`) void them."""
+    """Returns the labels as they are stored, including BROADCAST. An in-place reshape (`squeeze_`) makes them void.
+
+    Args:
+        tensor: A tensor of the watched run.
+
+    Returns:
+        One label per dimension.
+    """
     labels: Labels | None = getattr(tensor, _LABELS, None)
     return labels if labels is not None and len(labels) == tensor.ndim else (None,) * tensor.ndim
 
 
 def has_labels(tensor: Tensor) -> bool:
-    """Whether any dimension of the tensor carries channels."""
+    """Whether any dimension of the tensor carries channels.
+
+    Args:
+        tensor: A tensor of the watched run.
+
+    Returns:
+        True if a label is stored on the tensor.
+    """
     return hasattr(tensor, _LABELS)
 
 
 def tensors_in(values: Sequence[Any]) -> Iterator[Tensor]:
+    """Yields all tensors in nested lists and tuples.
+
+    Args:
+        values: Arguments or results of an op.
+
+    Yields:
+        The tensors in order.
+    """
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -196,7 +298,11 @@ def tensors_in(values: Sequence[Any]) -> Iterator[Tensor]:
 
 
 class ModulePaths:
-    """Knows, while installed, which module is running (its dotted name; the model itself is '')."""
+    """Tells which module is running, by its dotted name. The model itself is an empty text.
+
+    Args:
+        model: The model that is watched.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._names = {module: name for name, module in model.named_modules()}
@@ -204,15 +310,17 @@ class ModulePaths:
 
     @property
     def module(self) -> nn.Module | None:
+        """The running module, or None outside of all modules."""
         return self._stack[-1] if self._stack else None
 
     @property
     def path(self) -> str:
+        """Path of the running module, or an empty text outside of all modules."""
         return self._names[self._stack[-1]] if self._stack else ""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Keep the stack of running modules up to date inside the block, also through exceptions."""
+        """Keeps the stack of running modules up to date inside the block, even if a module raises."""
 
         def enter(module: nn.Module, args: Any) -> None:
             if module in self._names:
@@ -234,13 +342,18 @@ class ModulePaths:
 
 
 class EagerMode(TorchDispatchMode):
-    """A dispatch mode that torch.compile need not be kept away from, as nothing is compiled (see `as_written`).
+    """A dispatch mode from which torch.compile need not be kept away, because nothing is compiled (see
+    `as_written`).
 
-    To keep it away, PyTorch would import torch._dynamo, which takes a second.
+    PyTorch would import torch._dynamo to keep it away, which takes a second.
+
+    Args:
+        values: Values of the meta tensors, which then execute the ops. None means that meta tensors have no values.
+        seed: Seed of all random ops.
     """
 
     def __init__(self, values: Values | None = None, seed: int = 0) -> None:
-        """values: does the ops, if meta tensors know their values; seed: decides what random ops draw."""
+        """Prepares the counter of random ops."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._values, self._seed = values, seed
         self._num_draws = 0
@@ -250,7 +363,17 @@ class EagerMode(TorchDispatchMode):
         return False
 
     def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
-        """The op's result. The n-th random op draws the same whatever was drawn before it, and at whatever widths."""
+        """Executes an op. The n-th random op draws the same numbers at all widths, whatever was drawn before it.
+
+        Args:
+            func: The op.
+            args: Positional arguments of the op.
+            kwargs: Keyword arguments of the op.
+            tensors: All tensors among the arguments.
+
+        Returns:
+            The result of the op.
+        """
         if torch.Tag.nondeterministic_seeded in func.tags:
             self._num_draws += 1
             seed_torch(1_000_003 * self._seed + self._num_draws)
@@ -260,7 +383,16 @@ class EagerMode(TorchDispatchMode):
 
 
 class WatchMode(EagerMode):
-    """Runs every op, then lets its rule follow the channels; real tensors that meet meta ones become meta too."""
+    """Runs every op, then lets its rule follow the channels. Real tensors that meet meta tensors become meta tensors
+    too.
+
+    Args:
+        run: The record that the rules write to.
+        find_rule: Function that returns the rule of an op.
+        paths: The running module, while it is installed.
+        values: Values of the meta tensors, or None if they have none.
+        seed: Seed of all random ops.
+    """
 
     def __init__(
         self,
@@ -294,7 +426,16 @@ class WatchMode(EagerMode):
 def on_one_device(
     args: tuple[Any, ...], kwargs: dict[str, Any], values: Values | None = None
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
-    """The arguments and the tensors in them; constants made on the CPU become meta where they meet meta tensors."""
+    """Converts CPU constants to meta tensors if they meet meta tensors in one op.
+
+    Args:
+        args: Positional arguments of the op.
+        kwargs: Keyword arguments of the op.
+        values: Values of the meta tensors, or None if they have none.
+
+    Returns:
+        The converted arguments, and all tensors among them.
+    """
     tensors = list(tensors_in((*args, *kwargs.values())))
     num_meta = sum(tensor.is_meta for tensor in tensors)
     if num_meta == 0 or num_meta == len(tensors) or all(t.is_meta or t.ndim == 0 for t in tensors):
@@ -312,7 +453,7 @@ def on_one_device(
 
 
 def _on_meta(tensor: Tensor, values: Values | None) -> Tensor:
-    """A meta tensor in place of a real one, with the same channels and, where values are known, its values."""
+    """Converts a real tensor to a meta tensor with the same channels and, if values are known, the same values."""
     meta: Tensor = torch.empty_like(tensor, device="meta") if values is None else values.beside(tensor)
     if has_labels(tensor):
         setattr(meta, _LABELS, getattr(tensor, _LABELS))

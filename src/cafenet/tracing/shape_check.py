@@ -1,11 +1,12 @@
-"""The check run: every group cut differently, and the shape of every intermediate result compared with the trace.
+"""The check run: every group is cut differently, and the shape of every intermediate result is compared with the
+trace.
 
-A model's code may fix sizes that the trace cannot see (`view(-1, 512)`, `split(16)`, a test on `x.shape`). Such code
-either raises or gives another shape somewhere when widths change. The groups at fault are frozen with that as the
-reason, and the run is repeated until it passes.
+A model's code may fix sizes that the trace cannot see (`view(-1, 512)`, `split(16)`, a test on `x.shape`). If widths
+change, such code either raises an error or gives another shape somewhere. The groups at fault are frozen with that as
+the reason, and the run is repeated until it passes.
 
-A run goes on past a fault with what the trace predicts there, so that it finds as many faults as it can, and their
-suspects are tried together, one of each fault at a time.
+A run continues after a fault with the results that the trace predicts, so that it finds as many faults as possible. The
+suspects of these faults are then tried together, one of each fault at a time.
 """
 
 import itertools
@@ -43,16 +44,16 @@ _REMEDY = "to let it, take sizes from x.shape, or as they are from int attribute
 
 
 class _Mismatch(Exception):
-    """The check run left the path of the trace."""
+    """Raised if the check run departs from the trace."""
 
 
 class _OtherValues(Exception):
-    """A size follows from values, which are others at other widths; widths themselves are not at fault."""
+    """Raised if a size depends on values, which differ at other widths; the widths themselves are not at fault."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Fault:
-    """What went wrong, where, and at which op of the trace (None behind the last one)."""
+    """An error of the check run, its place, and the op of the trace at which it happened (None after the last op)."""
 
     reason: str
     path: str
@@ -61,7 +62,7 @@ class _Fault:
 
 @dataclass(frozen=True, eq=False)
 class _Failure:
-    """Why a check run failed, where, and which groups were in sight."""
+    """The reason why a check run failed, its place, and the groups that may have caused it."""
 
     reason: str
     path: str
@@ -69,7 +70,13 @@ class _Failure:
 
 
 def find_faults(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> None:
-    """Freeze all groups that the model's code does not let vary in one of the passes."""
+    """Freezes all groups that the model's code does not let vary in one of the passes.
+
+    Args:
+        model: The traced model, which is not changed.
+        atoms: Everything that the rules have recorded; the freezes are added to it.
+        passes: The passes to repeat with cut groups.
+    """
     for this in passes:
         _find_faults_in(model, atoms, this, [each.run for each in passes])
 
@@ -84,7 +91,7 @@ def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[R
         if not failures:
             return
         if this.training and any(checker.failures(()) for _ in range(3)):
-            return  # takes another way each time, at full width too, so that it says nothing about widths
+            return  # the pass differs each time, even at full width, so it says nothing about widths
         for number, failure in checker.guilty(failures, thorough=turn > 0).items():
             group = grouping.groups[number]
             atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
@@ -99,7 +106,9 @@ class _Checker:
         self._kept = _kept(grouping.groups)
 
     def failures(self, cut: Sequence[int]) -> list[_Failure]:
-        """What goes wrong when these groups are cut and the others are whole, in the order in which it shows."""
+        """Runs the model with these groups cut and all others whole, and returns the failures in order of
+        appearance.
+        """
         groups = enumerate(self._grouping.groups)
         subnet = Subnet(tuple(self._kept[n] if n in cut else np.arange(group.units.size) for n, group in groups))
         chosen = cuts(self._layout, subnet)
@@ -138,9 +147,10 @@ class _Checker:
         ]
 
     def guilty(self, failures: Sequence[_Failure], *, thorough: bool) -> dict[int, _Failure]:
-        """The suspects that fail on their own, each with its first failure; else who else does, else all suspects.
+        """Suspects that fail alone, each with its first failure; or else another group that fails alone; or else all
+        suspects.
 
-        thorough: try all suspects; by default only until every failure is explained, which mostly is all there is.
+        If `thorough` is False, suspects are tried only until every failure is explained, which mostly finds them all.
         """
         suspected: dict[int, _Failure] = {}
         for failure in failures:
@@ -153,10 +163,10 @@ class _Checker:
         return dict.fromkeys(others if len(others) == 1 or not first.suspects else sorted(first.suspects), first)
 
     def _failing_alone(self, suspects: Sequence[int], together: Sequence[frozenset[int]], thorough: bool) -> set[int]:
-        """Those that fail on their own, or enough of them to explain every fault; the next run shows if that is all.
+        """Finds the suspects that fail alone, or enough of them to explain every fault.
 
-        Who is not suspected of one fault together is tried in one run. Where that fails without telling which of its
-        groups is at fault, these are tried one by one.
+        Groups that are not suspected of the same fault are tried in one run. If such a run fails without showing which
+        of its groups is at fault, its groups are tried one by one.
         """
         found: set[int] = set()
         for several in _apart(suspects, together):
@@ -173,7 +183,7 @@ class _Checker:
         return found
 
     def _bisect(self, groups: list[int]) -> list[int]:
-        """One group that fails on its own, or the smallest failing set that halving finds."""
+        """Finds one group that fails alone, or the smallest failing set that halving reaches."""
         while len(groups) > 1:
             half = len(groups) // 2
             failing = next((part for part in (groups[:half], groups[half:]) if self.failures(part)), None)
@@ -183,7 +193,9 @@ class _Checker:
         return groups
 
     def _suspects(self, fault: _Fault, cut: Sequence[int]) -> frozenset[int]:
-        """Groups that flow through the failing op, else those of the failing module's own parameters."""
+        """Groups that flow through the failing op or, if there are none, those of the failing module's own
+        parameters.
+        """
         record = fault.record
         flowing = self._groups_of(record.inputs + record.outputs if record else ())
         return frozenset((flowing or self._groups_inside(fault.path)) & set(cut))
@@ -205,7 +217,7 @@ class _Checker:
 
 
 def _apart(suspects: Sequence[int], together: Sequence[frozenset[int]]) -> list[list[int]]:
-    """The suspects in as few sets as come easily, in none of which two are suspected of one fault."""
+    """Divides the suspects into few sets, so that no set has two suspects of the same fault."""
     rivals: dict[int, set[int]] = {number: set() for number in suspects}
     for each in together:
         for number in each:
@@ -221,7 +233,7 @@ def _apart(suspects: Sequence[int], together: Sequence[frozenset[int]]) -> list[
 
 
 def _kept(groups: Sequence[Group]) -> list[IntArray]:
-    """The units that a check run keeps of each group: trailing ones, and never equally many of two groups alike."""
+    """The units that a check run keeps of each group: trailing ones, and different numbers for groups of equal size."""
     kept, num_alike = [], Counter[int]()
     for group in groups:
         size = group.units.size
@@ -254,7 +266,7 @@ class _Sizes:
 
 
 class _CompareMode(EagerMode):
-    """Lets the ops run and notes those that have another shape than traced; stops where other ops run."""
+    """Lets the ops run, and notes those that have another shape than in the trace; stops if other ops run."""
 
     def __init__(
         self, records: Sequence[Record], sizes: _Sizes, paths: ModulePaths, values: Values | None, seed: int
@@ -276,7 +288,7 @@ class _CompareMode(EagerMode):
             raise _Mismatch("other ops run at other widths (fewer than at full width)")
 
     def note(self, error: Exception) -> None:
-        """Remember what went wrong at this op."""
+        """Records the error at the current op."""
         reason = str(error) if isinstance(error, _Mismatch) else f"{type(error).__name__}: {error}"
         line = reason.strip().splitlines()[0] if reason.strip() else type(error).__name__
         self.faults.append(_Fault(line, self.path, self.failing))
@@ -306,19 +318,19 @@ class _CompareMode(EagerMode):
         return out
 
     def go_on_past_reshape(self, error: Exception, inputs: Sequence[Tensor]) -> Any:
-        """Take a reshape that raised before any op ran for done."""
+        """Continues after a reshape that raised before any op ran."""
         record = self.failing
         if record is None or record.func not in _VIEWS:
             raise error
         self.path = self._paths.path
-        self._is_standing_in = True  # this comes from outside of all ops, so that what is made here comes by
+        self._is_standing_in = True  # no op is running, so the ops that create the stand-in arrive in this mode too
         try:
             return self._go_on(error, record.func, inputs, ())
         finally:
             self._is_standing_in = False
 
     def _go_on(self, error: Exception, func: Any, inputs: Sequence[Tensor], found: Sequence[Tensor]) -> Any:
-        """Note the error, and take for this op's results what the trace predicts."""
+        """Notes the error, and continues with the results that the trace predicts for this op."""
         record = self._records[self._position]
         out = None if _is_broadcast(record) else stand_in(func, inputs, found, self._shapes(record))
         if out is None:
@@ -349,12 +361,12 @@ class _CompareMode(EagerMode):
 
 
 def _is_broadcast(record: Record) -> bool:
-    """Whether the size of a result follows from what it will meet, so that nobody can tell it here."""
+    """Whether the size of a result depends on what it will meet later, so that it cannot be predicted here."""
     return any(label is BROADCAST for labels in record.outputs for label in labels)
 
 
 class _ReshapeMode(TorchFunctionMode):
-    """Goes on past a `reshape` that raises: it finds its sizes impossible before it runs any op."""
+    """Continues after a `reshape` that raises: it rejects impossible sizes before it runs any op."""
 
     def __init__(self, mode: _CompareMode) -> None:
         super().__init__()
@@ -369,6 +381,6 @@ class _ReshapeMode(TorchFunctionMode):
         try:
             return func(*args, **(kwargs or {}))
         except RuntimeError as error:
-            if len(self._mode.faults) > num_faults:  # the op itself raised, and nothing can stand in for it
+            if len(self._mode.faults) > num_faults:  # the op itself raised, and no result can replace its own
                 raise
             return self._mode.go_on_past_reshape(error, list(tensors_in(args)))

@@ -1,4 +1,4 @@
-"""`trace`: from a model and example inputs to its width space."""
+"""`trace`: the way from a model and example inputs to its width space."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,20 +31,44 @@ def trace(
     outputs: str | int | Sequence[str | int] | None = None,
     verify: bool = True,
 ) -> WidthSpace:
-    """Find the widths that may vary in any model, by watching one run of it. The model is not changed.
+    """Finds the widths of a model that may vary, by watching one run of it. The model is not changed.
 
-    example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments; FLOPs are counted for
-        exactly these, so use a batch of one.
-    freeze: name patterns (`"head"`, `"*.se"`): widths of layers with such a name, or inside such a module, stay. The
-        exact name of a layer freezes that layer's output width even if the group is named after another layer, as it
-        is for a depthwise convolution or a norm. A pattern that would freeze nothing is an error.
-    min_width: the smallest width of each group: an int counts channels, a float below 1 is a share of the group.
-    rules: op rules to add or replace, by aten op; see CONTRIBUTING.md.
-    outputs: the parts of what the model returns that matter, by name, index or path (`"logits"`, `0`,
-        `"features.1"`); without it all of them do. What matters keeps its size; the rest, such as hidden states that
-        are returned beside logits, may vary, and `cafenet.verify` does not compare it.
-    verify: run the model once more with every group cut differently and compare the shape of every intermediate
-        result with what the trace predicts; groups that the model's code does not let vary are frozen.
+    Args:
+        model: Any PyTorch model that runs on the example inputs.
+        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments. FLOPs are counted for
+            exactly these inputs, so use a batch of one.
+        freeze: Name patterns such as `"head"` or `"*.se"`. Layers with such a name, or inside a module with such a
+            name, keep their widths. The exact name of a layer freezes that layer's output width even if the group is
+            named after another layer, which is the case for a depthwise convolution or a norm. A pattern that would
+            freeze nothing is an error.
+        min_width: Smallest width of each group, as a number of channels (int) or as a share of the group (float up to
+            1).
+        rules: Op rules to add or replace, by aten op. The page "Add an op rule" of the documentation explains them.
+        outputs: Parts of the model's output that matter, by name, index or path (`"logits"`, `0`, `"features.1"`). None
+            means all parts. These parts keep their sizes. The other parts, such as hidden states that are returned
+            beside logits, may vary, and `cafenet.verify` does not compare them.
+        verify: Whether to run the model again with every group cut differently, and to compare the shape of every
+            intermediate result with the prediction of the trace. Groups that the model's code does not let vary are
+            frozen.
+
+    Returns:
+        The width space, with at least one searchable group.
+
+    Raises:
+        TraceError: If the model does not run on the inputs, if every layer is frozen, or if an argument is not valid.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 10, 3))
+        >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
+        >>> [(group.name, group.channels) for group in space.groups]
+        [('0', 16)]
+        >>> [(frozen.name, frozen.reason) for frozen in space.frozen]
+        [('3', 'is an output of the model')]
+        >>> cafenet.trace(model, torch.zeros(1, 3, 8, 8), min_width=0.25).min_widths
+        {'0': 4}
     """
     space = find_space(
         model, example_inputs, freeze=freeze, min_width=min_width, rules=rules, outputs=outputs, verify=verify
@@ -58,7 +82,7 @@ def trace(
     return space
 
 
-@torch.inference_mode(False)  # inside that mode ops arrive whole (conv2d, batch_norm), and no rule knows them
+@torch.inference_mode(False)  # in inference mode ops arrive undecomposed (conv2d, batch_norm), for which no rule exists
 def find_space(
     model: nn.Module,
     example_inputs: Any,
@@ -69,7 +93,24 @@ def find_space(
     outputs: str | int | Sequence[str | int] | None = None,
     verify: bool = True,
 ) -> WidthSpace:
-    """The same, where perhaps nothing may vary."""
+    """Like `trace`, but allows a space with no searchable group.
+
+    Args:
+        model: Any PyTorch model that runs on the example inputs.
+        example_inputs: Inputs as for `trace`.
+        freeze: Name patterns of layers that keep their widths.
+        min_width: Smallest width of each group, as a number of channels (int) or as a share of the group (float up to
+            1).
+        rules: Op rules to add or replace, by aten op.
+        outputs: Parts of the model's output that matter. None means all parts.
+        verify: Whether to check the space with a second run at other widths.
+
+    Returns:
+        The width space, perhaps without groups.
+
+    Raises:
+        TraceError: If the model does not run on the inputs, or if an argument is not valid.
+    """
     min_width = _checked_min_width(min_width)
     model = unwrap(model)
     expect_own_forwards(model)
@@ -80,7 +121,7 @@ def find_space(
     except TraceError as error:
         if not isinstance(error.__cause__, (TypeError, ValueError, AssertionError)):
             raise
-        # Perhaps code that asks whether the type of a size is int, and not one that knows its attribute.
+        # The model's code may have tested `type(size) is int`, which is false for an AttributeSize.
         atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules, note_sizes=False, output_paths=paths))
     freeze_whole_modules(model, atoms)
     freeze_named(model, atoms, freeze)

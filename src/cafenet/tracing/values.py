@@ -1,12 +1,13 @@
 """Meta tensors that know their values, for a forward that reads some: `if mask.any()`, `x[keep]`, `t.item()`.
 
-Such a forward cannot run on meta tensors alone. On real tensors it can, but there PyTorch runs other ops than on meta
-ones (fused attention, fused recurrent layers), which hide what they multiply. So the tensors that the model sees stay
-meta, and each carries the real tensor that it stands for. Ops arrive as on meta; they are done on the values, and the
-results go back as meta tensors of the same shape, which carry the new values.
+Such a forward cannot run on meta tensors alone. It can run on real tensors, but there PyTorch runs other ops than on
+meta tensors (fused attention, fused recurrent layers), which hide what they multiply. The tensors that the model sees
+therefore stay meta tensors, and each carries the real tensor that it represents. Ops arrive as they do on meta tensors.
+They are executed on the values, and the results are meta tensors of the same shape, which carry the new values.
 
 A tensor may have no value: parameters have none as long as the forward reads only what it computes from its inputs. An
-op with such an argument is done on meta alone, and its result has no value either; reading that raises, as on meta.
+op with such an argument is executed on meta tensors alone, and its result has no value either. Reading such a result
+raises an error, as it does on any meta tensor.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,27 +25,41 @@ _META = torch.device("meta")
 
 
 class Values:
-    """Runs ops on meta tensors and on the values beside them."""
+    """Runs ops on meta tensors and on the values that they carry.
+
+    Args:
+        home: Device of the values.
+        kept: Tensors of the user, which are restored by `give_back` if the forward writes to them.
+        on_meta: Whether the model sees meta tensors. Otherwise it sees the values, for code that bypasses PyTorch.
+    """
 
     def __init__(self, home: torch.device, kept: Iterable[Tensor] = (), on_meta: bool = True) -> None:
-        """home: where values lie; kept: tensors of the user's, which get back what they held if the forward writes.
-
-        on_meta: whether the model sees meta tensors; otherwise it sees the values, for code that goes past PyTorch.
-        """
+        """Notes the memory of the tensors that are to be restored."""
         self._home, self._users, self._on_meta = home, tuple(kept), on_meta
         self._kept: dict[int, list[Tensor]] = {}
         for tensor in self._users:
             self._kept.setdefault(_storage(tensor), []).append(tensor)
         self._written: list[tuple[Tensor, Tensor]] = []
         self._stale: dict[int, Tensor] = {}
-        """Values whose memory a write without a value has passed by, by their storage."""
+        """Values that are out of date, because a write to their memory had no value, by storage."""
 
     def again(self) -> "Values":
-        """The same for another run."""
+        """Creates an instance with the same options for another run.
+
+        Returns:
+            The new instance, which has seen no op so far.
+        """
         return Values(self._home, self._users, self._on_meta)
 
     def beside(self, tree: Any) -> Any:
-        """Meta tensors in place of real ones, which become their values; meta tensors stay as they are."""
+        """Replaces real tensors by meta tensors that carry them as values. Meta tensors stay as they are.
+
+        Args:
+            tree: A tensor, or nested lists, tuples and dicts with tensors.
+
+        Returns:
+            The same structure.
+        """
         if not self._on_meta:
             return tree
         return tree_map(
@@ -52,7 +67,20 @@ class Values:
         )
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
-        """What `func(*args, **kwargs)` returns; `tensors` are those among the arguments (see `on_one_device`)."""
+        """Executes an op on the values, if all of its arguments have one.
+
+        Args:
+            func: The op.
+            args: Positional arguments of the op.
+            kwargs: Keyword arguments of the op.
+            tensors: All tensors among the arguments (see `on_one_device`).
+
+        Returns:
+            The result of the op, as meta tensors that carry values.
+
+        Raises:
+            NotImplementedError: If the op reads a tensor whose value was lost by a write without a value.
+        """
         is_factory = not tensors and _META in (kwargs.get("device"), *(a for a in args if isinstance(a, torch.device)))
         if not is_factory and not any(tensor.is_meta for tensor in tensors):
             if self._stale and any(_storage(tensor) in self._stale for tensor in tensors):
@@ -71,13 +99,20 @@ class Values:
         known = {id(values[id(tensor)]): tensor for tensor in tensors}
         out = func(*self._real(args, values), **self._real(kwargs, values))
         if any(tensor.shape != values[id(tensor)].shape for tensor in written):  # type: ignore[union-attr]
-            run_op(func, args, kwargs, tensors)  # `squeeze_` and the like
+            run_op(func, args, kwargs, tensors)  # in-place reshapes such as `squeeze_`
         if "device" in kwargs and kwargs["device"] not in (None, _META):
             return out  # the forward asks for the values themselves: `.cpu()`, `.tolist()`
         return _mapped(out, lambda tensor: known[id(tensor)] if id(tensor) in known else self._mirror(tensor))
 
     def with_zeros(self, results: Any) -> Any:
-        """Results of an op with zeros as the values of those that have none."""
+        """Gives the value zero to results that have no value.
+
+        Args:
+            results: Results of an op.
+
+        Returns:
+            The same structure, in which all tensors have values.
+        """
 
         def known(tensor: Tensor) -> Tensor:
             if has_value(tensor):
@@ -87,7 +122,7 @@ class Values:
         return _mapped(results, known)
 
     def give_back(self) -> None:
-        """Undo what was written into the tensors of the user's."""
+        """Undoes all writes to the tensors of the user."""
         with torch.no_grad():
             for tensor, before in self._written:
                 tensor.copy_(before)
@@ -107,7 +142,7 @@ class Values:
         return None if value is None or _storage(value) in self._stale else value
 
     def _real(self, tree: Any, values: Mapping[int, Tensor | None]) -> Any:
-        """Arguments with values in place of meta tensors, on the device where these lie."""
+        """Replaces meta tensors in arguments by their values, and the meta device by the device of the values."""
 
         def real(leaf: Any) -> Any:
             if isinstance(leaf, Tensor):
@@ -118,22 +153,29 @@ class Values:
 
     def _lose(self, value: Tensor | None) -> None:
         if value is not None:
-            self._stale[_storage(value)] = value  # which keeps the memory, so that no other tensor gets its address
+            self._stale[_storage(value)] = value  # keeps the memory alive, so that no other tensor gets its address
 
     def _save(self, value: Tensor | None) -> None:
-        """Keep a copy of the user's tensors in this memory before the first write to it."""
+        """Copies the user's tensors in this memory before the first write to it."""
         if value is not None:
             for tensor in self._kept.pop(_storage(value), ()) if self._kept else ():
                 self._written.append((tensor, tensor.detach().clone()))
 
 
 def has_value(tensor: Tensor) -> bool:
-    """Whether someone who reads the tensor finds a value."""
+    """Whether a reader of the tensor finds a value.
+
+    Args:
+        tensor: A tensor of the watched run.
+
+    Returns:
+        True for real tensors, and for meta tensors that carry a value.
+    """
     return not tensor.is_meta or hasattr(tensor, _VALUE)
 
 
 def _written(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors that an op writes to, by its schema."""
+    """The tensors that an op writes to, according to its schema."""
     schema = func._schema
     if not schema.is_mutable:
         return []
@@ -148,7 +190,7 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> lis
 
 
 def _mapped(out: Any, change: Any) -> Any:
-    """An op's result with every tensor changed."""
+    """Applies a function to every tensor of an op's result."""
     if isinstance(out, Tensor):
         return change(out)
     if isinstance(out, (list, tuple)):

@@ -1,1 +1,1 @@
-"""What all trainings share: the loop, batches, optimisers, losses, checkpoints, processes."""
+"""Parts that all trainings share: the loop, batches, optimisers, losses, checkpoints and processes."""

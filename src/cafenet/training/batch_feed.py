@@ -1,7 +1,7 @@
-"""Batches in an order that depends on seed, epoch and step alone, so that any run can be resumed or sharded exactly.
+"""Batches in an order that depends only on seed, epoch and step, so that any run can be resumed or sharded exactly.
 
-One step of the training takes `num_parts` micro-batches, spread over processes and accumulation: two processes with one
-micro-batch each see what one process that accumulates two sees.
+One step of the training takes `num_parts` micro-batches, spread over processes and accumulation. Two processes with one
+micro-batch each see the same examples as one process that accumulates two.
 """
 
 import random
@@ -28,17 +28,41 @@ from cafenet.errors import DataError, TrainingError, first_line
 
 @runtime_checkable
 class DrawnExamples(Protocol):
-    """A data set that is handed the chance of its examples as numbers, so that not every one has to be seeded."""
+    """A data set that receives its random numbers as arguments, so that the generators need not be seeded for every
+    example.
+    """
 
     num_draws: int
-    """Numbers that an example takes."""
+    """Number of random numbers per example."""
 
     def take(self, indices: Sequence[int], draws: torch.Tensor) -> list[Any]:
-        """These examples; `draws` has a row of numbers between 0 and 1 for each."""
+        """Returns examples by number.
+
+        Args:
+            indices: Numbers of the examples.
+            draws: One row of random numbers between 0 and 1 for each example.
+
+        Returns:
+            The examples.
+        """
 
 
 class Feed:
-    """Micro-batches of a data set for one process."""
+    """Micro-batches of a data set for one process.
+
+    Args:
+        data: A map-style data set, or a DataLoader. The data set, batch size, collate function and workers of a
+            DataLoader are used, but not its order.
+        batch_size: Number of examples per micro-batch.
+        seed: Seed of the order and of the augmentations.
+        rank: Number of this process.
+        world_size: Number of processes.
+        accumulate: Number of micro-batches per step and process.
+        num_workers: Number of processes that load data.
+
+    Raises:
+        TrainingError: If the data has no length, is empty, or does not fill one step.
+    """
 
     def __init__(
         self,
@@ -51,7 +75,7 @@ class Feed:
         accumulate: int = 1,
         num_workers: int = 0,
     ) -> None:
-        """A DataLoader lends its data set, batch size, collate function and workers; the order is always ours."""
+        """Checks that the data fills at least one step."""
         collate: Callable[[list[Any]], Any] = default_collate
         if isinstance(data, DataLoader):
             batch_size, num_workers, collate = _loader_batch_size(data), data.num_workers, data.collate_fn
@@ -70,7 +94,15 @@ class Feed:
             )
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[list[Any]]:
-        """The steps of an epoch from `first_step` on, each a list of this process's micro-batches."""
+        """Iterates over the steps of an epoch.
+
+        Args:
+            epoch: Number of the epoch.
+            first_step: Number of the step to begin with.
+
+        Yields:
+            A list of this process's micro-batches for each step.
+        """
         order = np.random.default_rng((self._seed, epoch)).permutation(self._size)
         chunks: list[list[int]] = []
         for step in range(first_step, self.steps_per_epoch):
@@ -91,9 +123,16 @@ class Feed:
 
 
 class SeededBatches(Dataset[Any]):
-    """Whole batches; augmentations draw numbers that depend on seed, epoch and example, not on what was drawn before.
+    """A data set of whole batches, whose random numbers depend only on seed, epoch and example, not on earlier
+    draws.
 
-    The collate function draws too where it mixes examples; its numbers go on from those of the batch's last example.
+    A collate function that mixes examples draws numbers too; they continue those of the batch's last example.
+
+    Args:
+        dataset: The data set of examples.
+        collate: Function that makes a batch of examples.
+        seed: Seed of the augmentations.
+        epoch: Number of the epoch.
     """
 
     def __init__(self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any], seed: int, epoch: int) -> None:
@@ -117,13 +156,23 @@ class SeededBatches(Dataset[Any]):
 
     def _seed_all(self, index: int) -> None:
         seed = int(np.random.SeedSequence((self._seed, self._epoch, index)).generate_state(1)[0])
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the GPU's dropout, too
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed the GPU's dropout
         random.seed(seed)
         np.random.seed(seed)
 
 
 def collate_examples(examples: list[Any]) -> Any:
-    """A batch of examples; those that cannot be put together are named with their remedy."""
+    """Makes a batch of examples.
+
+    Args:
+        examples: The examples.
+
+    Returns:
+        The batch.
+
+    Raises:
+        DataError: If the examples do not fit together. The message names the reason and a remedy.
+    """
     try:
         return default_collate(examples)
     except (TypeError, RuntimeError) as error:
@@ -131,7 +180,7 @@ def collate_examples(examples: list[Any]) -> Any:
 
 
 def _mismatch(examples: list[Any]) -> str:
-    """Why examples do not go into one batch, where it is a usual reason."""
+    """Describes why examples do not fit into one batch, if it is a usual reason."""
     columns = list(zip(*map(tree_leaves, examples), strict=False))
     for column in columns:
         kind = type(column[0])
@@ -150,7 +199,16 @@ def _mismatch(examples: list[Any]) -> str:
 
 
 def draw_uniform(seed: tuple[int, ...], indices: Sequence[int], count: int) -> torch.Tensor:
-    """`count` numbers in [0, 1) for every index, which depend on seed and index alone (SplitMix64 of a counter)."""
+    """Draws numbers in [0, 1) that depend only on seed and index (SplitMix64 of a counter).
+
+    Args:
+        seed: Numbers that seed the draws.
+        indices: Numbers of the examples.
+        count: Number of draws per example.
+
+    Returns:
+        One row per index.
+    """
     start = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     rows = np.asarray(indices, dtype=np.uint64)[:, None]
     counter = rows * np.uint64(count) + np.arange(1, count + 1, dtype=np.uint64)
@@ -163,7 +221,7 @@ def draw_uniform(seed: tuple[int, ...], indices: Sequence[int], count: int) -> t
 
 @contextmanager
 def _same_randomness() -> Iterator[None]:
-    """What is drawn inside does not show outside."""
+    """Restores all global random states on exit."""
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()
     try:
         yield
@@ -174,16 +232,22 @@ def _same_randomness() -> Iterator[None]:
 
 
 def _length(data: Any) -> int:
-    """The number of examples; data without one cannot be put in order."""
+    """Counts the examples; data without a length is refused, because it cannot be ordered."""
     if isinstance(data, IterableDataset) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         raise TrainingError("training data must be a map-style data set (with a length), or a DataLoader of one")
     return len(data)
 
 
 def is_map_style(data: Any) -> bool:
-    """Whether these are examples by number, as a DataLoader takes them, and no batches.
+    """Whether data consists of examples by number, as a DataLoader takes them, and not of batches.
 
-    A list may be either; it holds examples where its first target is one number: `[(image, 3), ...]`.
+    A list may be either. It holds examples if its first target is a single number: `[(image, 3), ...]`.
+
+    Args:
+        data: Data of the user.
+
+    Returns:
+        True if the data holds examples.
     """
     if isinstance(data, (DataLoader, IterableDataset)) or not hasattr(data, "__len__"):
         return False
@@ -194,7 +258,11 @@ def is_map_style(data: Any) -> bool:
 
 
 class Listed(Dataset[Any]):
-    """Anything with a length and examples by number, a list for instance, as a data set."""
+    """A data set of anything with a length and examples by number, for instance a list.
+
+    Args:
+        examples: The examples.
+    """
 
     def __init__(self, examples: Any) -> None:
         self._examples = examples
@@ -207,13 +275,28 @@ class Listed(Dataset[Any]):
 
 
 def as_dataset(data: Any) -> Any:
-    """Training data as what every reader takes for examples; a `Feed` would take a list of them, too."""
+    """Converts training data to a form that every reader accepts as examples.
+
+    Args:
+        data: Data of the user.
+
+    Returns:
+        The data itself if it is a data set or a DataLoader, or else a data set of its examples.
+    """
     is_listed = hasattr(data, "__len__") and hasattr(data, "__getitem__")
     return Listed(data) if is_listed and not isinstance(data, (Dataset, DataLoader)) else data
 
 
 def takes_all(sampler: Any, num_examples: int) -> bool:
-    """Whether a sampler takes every example once, in whatever order."""
+    """Whether a sampler takes every example exactly once, in any order.
+
+    Args:
+        sampler: Sampler of a DataLoader.
+        num_examples: Number of examples.
+
+    Returns:
+        True if no example is skipped or repeated.
+    """
     return isinstance(sampler, DistributedSampler) or (
         isinstance(sampler, (SequentialSampler, RandomSampler))
         and not getattr(sampler, "replacement", False)
@@ -222,7 +305,7 @@ def takes_all(sampler: Any, num_examples: int) -> bool:
 
 
 def _loader_batch_size(loader: DataLoader[Any]) -> int:
-    """A loader's batch size; it must take all examples, because the order is ours and a sampler would be lost."""
+    """Batch size of a loader, which must take all examples, because its own order is not used."""
     size = _length(loader.dataset)
     if loader.batch_size is None:
         raise TrainingError("a DataLoader must make batches of one size, but has batch_size None or a batch_sampler")

@@ -1,4 +1,4 @@
-"""Checkpoints: written in one move, read without running any code; the last but one is kept beside the last."""
+"""Checkpoints: written atomically, and read without running any code; the last but one is kept beside the last."""
 
 import logging
 from collections.abc import Iterator
@@ -18,12 +18,27 @@ _log = logging.getLogger(__name__)
 
 
 def previous_path(path: Path) -> Path:
-    """Where the last but one checkpoint lies: that of `supernet.pt` is `supernet.previous.pt`."""
+    """Names the last but one checkpoint: that of `supernet.pt` is `supernet.previous.pt`.
+
+    Args:
+        path: Path of the checkpoint.
+
+    Returns:
+        Path of the one before it.
+    """
     return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
 def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Replace the checkpoint in one move, and keep the one before it: a crash leaves either the old or the new one."""
+    """Replaces the checkpoint atomically, and keeps the one before it.
+
+    Args:
+        path: Path of the checkpoint.
+        content: Plain values and tensors.
+
+    Raises:
+        CheckpointError: If the file cannot be written. The old checkpoint is then kept.
+    """
     whole = {"format": FORMAT, "format_version": FORMAT_VERSION, **plain_numbers(content)}
     try:
         write_torch(path, whole, previous=previous_path(path))
@@ -33,10 +48,20 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """The checkpoint at path, or None if there is none; one of another run is an error that says what differs.
+    """Reads a checkpoint of this run.
 
-    If it is broken, the one before it is taken, and the broken one kept beside it under another name: a training that
-    goes on from an earlier step ends the same.
+    If it is broken, the one before it is used, and the broken one is kept beside it under another name. A training that
+    continues from an earlier step ends with the same result.
+
+    Args:
+        path: Path of the checkpoint.
+        identity: Values that identify the run.
+
+    Returns:
+        The content, or None if there is no checkpoint.
+
+    Raises:
+        CheckpointError: If the checkpoint belongs to another run, or if no checkpoint can be read.
     """
     if not path.exists():
         return None
@@ -55,7 +80,14 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
 
 @contextmanager
 def restoring(path: Path | None) -> Iterator[None]:
-    """Whatever in a checkpoint's content does not fit is one error that names the file."""
+    """Turns every error about the content of a checkpoint inside the block into one that names the file.
+
+    Args:
+        path: Path of the checkpoint.
+
+    Raises:
+        CheckpointError: If the content does not fit the training.
+    """
     try:
         yield
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -66,14 +98,25 @@ def restoring(path: Path | None) -> Iterator[None]:
 
 
 class BrokenCheckpointError(CheckpointError):
-    """A file that cannot be read at all, as one that was cut off."""
+    """A checkpoint file cannot be read at all, for example because it was cut off."""
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint, whichever run it belongs to."""
+    """Reads a checkpoint of any run.
+
+    Args:
+        path: Path of the checkpoint.
+
+    Returns:
+        The content.
+
+    Raises:
+        BrokenCheckpointError: If the file cannot be read.
+        CheckpointError: If the file is no checkpoint, or of another format version.
+    """
     try:
         content = read_archive(path)
-    except Exception as error:  # whatever a broken archive makes torch raise
+    except Exception as error:  # torch raises many kinds of errors for a broken archive
         raise BrokenCheckpointError(f"the checkpoint {path} is broken: {first_line(error)}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of cafenet; use another directory or remove it")
@@ -87,7 +130,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _content_before(path: Path, error: BrokenCheckpointError) -> dict[str, Any]:
-    """The last but one checkpoint, which takes the place of the broken one."""
+    """Reads the last but one checkpoint, which takes the place of the broken one."""
     before = previous_path(path)
     try:
         content = load_checkpoint(before)
@@ -103,7 +146,16 @@ def _content_before(path: Path, error: BrokenCheckpointError) -> dict[str, Any]:
 
 
 def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """One line for each value inside that is not the same."""
+    """Compares nested dicts.
+
+    Args:
+        before: The old values.
+        now: The new values.
+        place: Prefix of all names.
+
+    Returns:
+        One line for each value that differs.
+    """
     if isinstance(before, dict) and isinstance(now, dict):
         inside = [(key, f"{place}.{key}" if place else key) for key in {**before, **now}]
         return [line for key, where in inside for line in differences(before.get(key), now.get(key), where)]

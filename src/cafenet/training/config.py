@@ -1,4 +1,4 @@
-"""The options of a supernet's training, and what must hold for them."""
+"""Options of a supernet's training, and the rules that they must meet."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -24,48 +24,82 @@ from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a supernet is trained."""
+    """Options of a supernet's training.
+
+    Examples:
+        >>> import cafenet
+        >>> config = cafenet.TrainConfig(epochs=30, batch_size=128, optimizer=cafenet.OptimizerConfig(lr=0.05))
+        >>> config.schedule.name, config.optimizer.lr
+        ('cosine', 0.05)
+        >>> cafenet.TrainConfig(epochs=-1)
+        Traceback (most recent call last):
+            ...
+        cafenet.errors.TrainingError: TrainConfig: epochs must be a number above 0, but is -1
+    """
 
     epochs: Positive = 10
-    """Passes over the data; a fraction stops inside the last one."""
+    """Number of passes over the data. A fraction stops inside the last one."""
     batch_size: PositiveInt = 256
-    """Examples per micro-batch and process."""
+    """Number of examples per micro-batch and process."""
     accumulate: PositiveInt = 1
-    """Micro-batches per step and process."""
+    """Number of micro-batches per step and process."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    """The optimiser and its options."""
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    """The schedule of the learning rate."""
     label_smoothing: ShareBelowOne = 0.0
+    """Label smoothing of the loss, if the loss is given by name."""
     random_share: Share = 0.0
-    """The paper's lambda: share of the first steps that train a random candidate instead of the best."""
+    """Share of the first steps that train a random candidate instead of the best one (lambda in the paper)."""
     sandwich: Count = 0
-    """0 trains one width a step; n > 0 the widest, the smallest and n sampled ones (the sandwich rule)."""
+    """Number of sampled widths per step beside the widest and the smallest (the sandwich rule). 0 trains one width
+    per step.
+    """
     flops_band: Annotated[tuple[PositiveShare, PositiveShare], Rising()] | Literal["budgets"] | None = "budgets"
-    """Sample widths near a share of the model's FLOPs drawn from this band, e.g. [0.3, 0.7]. `budgets` is a band about
-    the budgets that will be searched, where these are known; None is over all bins, as in the paper."""
+    """Band of FLOPs from which widths are sampled, as shares of the model's FLOPs, e.g. [0.3, 0.7]. `budgets` is a
+    band around the budgets that will be searched, if these are known. None samples over all bins, as in the
+    paper.
+    """
     spread: Positive = 0.3
-    """In a band: how far the groups' shares lie apart (standard deviation of their logarithms)."""
+    """Spread of the groups' shares inside a band, as the standard deviation of their logarithms."""
     full_share: ShareBelowOne | None = None
-    """Share of the epochs that train the full network first; its most important channels then go in front, and the
-    supernet goes on from there. None is 0.3 in a search or a run and 0, as in the paper, in `train_supernet` alone."""
+    """Share of the epochs that train the full network first. Its most important channels are then moved to the
+    front, and the supernet continues from there. None means 0.3 in a search or a run, and 0, as in the paper, in
+    `train_supernet` alone.
+    """
     distill: DistillConfig | None = None
-    """Let all widths learn the outputs of the full network that the supernet begins with: the one given, if it is
-    trained, or the one trained first (`full_share`); in a later stage, the network that the one before found."""
+    """Options of distillation, in which all widths learn the outputs of the full network that the supernet begins
+    with: the given network if it is trained, or the one trained first (`full_share`). In a later stage it is the
+    network that the stage before found.
+    """
     clip_norm: Positive | None = None
-    """Largest norm of all gradients together."""
+    """Largest norm of all gradients together. None does not clip."""
     amp: Literal["bf16", "fp16"] | None = None
-    """bf16 or fp16 autocast, where the device has it."""
+    """Number type of autocast, bf16 or fp16, if the device supports it. None does not use autocast."""
     channels_last: bool = False
+    """Whether images are stored with their channels last in memory."""
     num_workers: NumProcesses = 0
+    """Number of processes that load data. 0 loads in the main process."""
     seed: Seed = 0
+    """Seed of all random numbers."""
     checkpoint_every: PositiveInt = 200
-    """Steps between checkpoints; one more is written at the end, on Ctrl-C and on SIGTERM."""
+    """Number of steps between checkpoints. One more is written at the end, on Ctrl-C and on SIGTERM."""
     log_every: PositiveInt = 10
+    """Number of steps between lines of the log."""
 
     def __post_init__(self) -> None:
         check_options(self, TrainingError)
 
 
 def check_device(config: TrainConfig, device: torch.device) -> None:
-    """Refuse what a device cannot do."""
+    """Refuses options that a device does not support.
+
+    Args:
+        config: Options of the training.
+        device: Device of the model.
+
+    Raises:
+        TrainingError: If `amp` is fp16 on a CPU.
+    """
     if config.amp == "fp16" and device.type == "cpu":
         raise TrainingError("amp 'fp16' needs a GPU, but the model is on the CPU; use 'bf16' there")

@@ -1,4 +1,4 @@
-"""Knowledge distillation: a loss that compares outputs with a teacher's besides the labels."""
+"""Knowledge distillation: a loss that compares outputs with a teacher's, in addition to the labels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,37 +16,60 @@ from cafenet.training.losses import loss_by_name
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """Knowledge distillation: learn a teacher's outputs besides the labels."""
+    """Options of knowledge distillation, in which a network learns a teacher's outputs in addition to the labels.
+
+    Examples:
+        >>> import cafenet
+        >>> cafenet.DistillConfig(weight=0.7)
+        DistillConfig(weight=0.7, temperature=4.0)
+    """
 
     weight: PositiveShare = 0.5
     """Share of the teacher's part in the loss."""
     temperature: Positive = 4.0
-    """Both outputs are divided by it before they are compared."""
+    """Number by which both outputs are divided before they are compared."""
 
     def __post_init__(self) -> None:
         check_options(self, TrainingError)
 
 
 class Teacher:
-    """A copy of a network in eval mode, which says what it makes of a batch's inputs."""
+    """A copy of a network in eval mode, which computes its outputs for a batch.
+
+    Args:
+        model: The network to copy.
+        device: Device of the copy.
+    """
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         self.model = copy_of(unwrap(model)).to(device).eval()
 
     @torch.no_grad()
     def teach(self, batch: Batch) -> Batch:
-        """The batch with targets (what the teacher says, target), as `Distillation` takes them."""
+        """Adds the teacher's outputs to the targets of a batch.
+
+        Args:
+            batch: A batch of inputs and targets.
+
+        Returns:
+            The batch with targets (teacher's outputs, target), as `Distillation` takes them.
+        """
         inputs, target = batch
         args, kwargs = call_arguments(inputs)
         return inputs, (self.model(*args, **kwargs), target)
 
 
 class Distillation:
-    """(1 - weight) x the loss of the labels + weight x how far the outputs are from the teacher's.
+    """The loss (1 - weight) x the loss of the labels + weight x the distance of the outputs from the teacher's.
 
-    For class scores (`cross_entropy` and losses of the user's own) that is the KL divergence of the second dimension at
-    the temperature, times its square; for attributes (`bce`) the binary cross entropy with the teacher's probabilities,
-    likewise. Targets are pairs (the teacher's outputs, target).
+    For class scores (`cross_entropy` and losses of the user's own) the distance is the KL divergence over the second
+    dimension at the temperature, times the square of the temperature. For attributes (`bce`) it is the binary cross
+    entropy with the teacher's probabilities, with the same factor. Targets are pairs (teacher's outputs, target).
+
+    Args:
+        loss: Loss of the labels: a name for `loss_by_name`, or a function loss(output, target).
+        config: Options of the distillation.
+        label_smoothing: Label smoothing of a loss that is given by name.
     """
 
     def __init__(self, loss: str | LossFunction, config: DistillConfig, label_smoothing: float = 0.0) -> None:

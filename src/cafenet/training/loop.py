@@ -1,4 +1,4 @@
-"""The loop that all trainings share: steps in order, checkpoints, and a stop in good order in every process."""
+"""The loop that all trainings share: steps in order, checkpoints, and a clean stop in every process."""
 
 import math
 import time
@@ -20,20 +20,30 @@ from cafenet.training.checkpoint import read_checkpoint, write_checkpoint
 from cafenet.training.process_group import Processes
 
 WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
-"""Options that a resumed run may change: what is learned does not depend on them."""
+"""Options that a resumed run may change, because they do not affect what is learned."""
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How the training ended."""
+    """The outcome of a training."""
 
     steps: int
+    """Number of steps that are done."""
     last_loss: float
+    """Loss of the last step."""
     finished: bool
+    """Whether the last step of the training was reached."""
 
 
 class SteppedTraining(ABC):
-    """A training from wherever its checkpoint stands to its last step."""
+    """A training that continues from its checkpoint to its last step.
+
+    Args:
+        feed: Micro-batches of this process.
+        team: This process among all processes.
+        epochs: Number of passes over the data.
+        checkpoint_every: Number of steps between checkpoints.
+    """
 
     def __init__(self, feed: Feed, team: Processes, epochs: float, checkpoint_every: int) -> None:
         self.feed, self.team = feed, team
@@ -41,16 +51,16 @@ class SteppedTraining(ABC):
         self.step = 0
         self.last_loss = math.nan
         self.checkpoint: Path | None = None
-        """The file that the training is kept in."""
+        """Path of the checkpoint."""
         self._checkpoint_every = checkpoint_every
 
     @abstractmethod
     def _train_step(self, batches: list[Any]) -> Any:
-        """One optimiser step; returns what `_tell` says of it."""
+        """Runs one optimiser step, and returns its outcome for `_tell`."""
 
     @abstractmethod
     def _tell(self, journal: Journal, outcome: Any, rate: float) -> None:
-        """Show and log a step; `rate` is examples per second over all processes."""
+        """Shows and logs a step; `rate` is the number of examples per second over all processes."""
 
     @abstractmethod
     def _save(self) -> None:
@@ -58,12 +68,12 @@ class SteppedTraining(ABC):
 
     @abstractmethod
     def _state(self) -> dict[str, Any]:
-        """All that a run continues from; of random numbers, every process's own."""
+        """Returns everything that a run continues from, including the random states of every process."""
 
     def _saved(self, checkpoint: Path | None, identity: dict[str, Any]) -> dict[str, Any] | None:
-        """What to continue from, in every process what the first has; None begins anew.
+        """Returns the state to continue from, which is the same in every process, or None to begin anew.
 
-        Only the first one's disk is read, and without a checkpoint the others begin with the first one's state.
+        Only the first process reads its disk. Without a checkpoint the others begin with the state of the first.
         """
         saved = None
         if checkpoint is not None and self.team.is_first:
@@ -74,18 +84,18 @@ class SteppedTraining(ABC):
         return saved
 
     def _keep(self, checkpoint: Path | None, identity: dict[str, Any]) -> None:
-        """Write what `_saved` will give; only the first process does."""
+        """Writes the state that `_saved` will return; only the first process writes."""
         if checkpoint is None:
             return
         state = self._state()  # asks every process
         if self.team.is_first:
-            if not checkpoint.parent.is_dir():  # it was made for the log
+            if not checkpoint.parent.is_dir():  # the log created it, so it was removed since
                 raise gone(checkpoint.parent)
             write_checkpoint(checkpoint, {"identity": identity, **state})
         self.team.barrier()
 
     def _set_step(self, saved: Mapping[str, Any]) -> None:
-        """Where a checkpoint stands, which must lie inside the training."""
+        """Restores the step of a checkpoint, which must lie inside the training."""
         step, loss = saved["step"], saved["last_loss"]
         if type(step) is not int or not 0 <= step <= self.total_steps or not isinstance(loss, float):
             raise ValueError(f"it stands at step {step!r:.20} of {self.total_steps} with the loss {loss!r:.20}")
@@ -102,7 +112,7 @@ class SteppedTraining(ABC):
             torch.cuda.set_rng_state(cuda, device)
 
     def _run_steps(self, journal: Journal, max_steps: int | None) -> TrainResult:
-        """Train up to the end, or to `max_steps`; Ctrl-C and SIGTERM save first."""
+        """Trains to the end, or to `max_steps`; Ctrl-C and SIGTERM save a checkpoint first."""
         last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
         journal.start(self.step)
         try:
@@ -115,11 +125,11 @@ class SteppedTraining(ABC):
         return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
 
     def _place(self) -> str:
-        """Where the training stands, and what is kept of it."""
+        """Describes the current step, and the checkpoint that is kept."""
         return f"step {self.step + 1} of {self.total_steps} of the training{self._kept_checkpoint()}"
 
     def _kept_checkpoint(self) -> str:
-        """What a message says of the checkpoint that a second start continues from."""
+        """Describes the checkpoint from which a second start continues, for messages."""
         if self.checkpoint is None or not self.checkpoint.exists():
             return ""
         return f"; the last checkpoint is kept in {self.checkpoint.parent}"

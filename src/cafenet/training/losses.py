@@ -1,4 +1,4 @@
-"""Losses by name: mean over the batch, of an output and a target."""
+"""Losses by name: functions of an output and a target that return the mean over the batch."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,18 @@ from cafenet.errors import TrainingError
 
 
 def loss_by_name(name: str, *, label_smoothing: float = 0.0) -> Callable[[Any, Any], Tensor]:
-    """`cross_entropy` for class numbers, `bce` for multi-label targets of zeros and ones."""
+    """Finds a loss by its name.
+
+    Args:
+        name: `cross_entropy` for class numbers, or `bce` for multi-label targets of zeros and ones.
+        label_smoothing: Label smoothing, from 0 to below 1.
+
+    Returns:
+        A function loss(output, target).
+
+    Raises:
+        TrainingError: If the name is unknown, or the label smoothing is out of range.
+    """
     if not 0.0 <= label_smoothing < 1.0:
         raise TrainingError(f"label_smoothing must lie in [0, 1), but got {label_smoothing}")
     if name == "cross_entropy":
@@ -28,7 +39,16 @@ def _multi_label(output: Tensor, target: Tensor, label_smoothing: float) -> Tens
 
 
 def check_target(name: str, output: Any, target: Any) -> None:
-    """Labels must fit the model's outputs; said before the first step, with both sizes."""
+    """Checks before the first step that labels fit the model's outputs.
+
+    Args:
+        name: Name of the loss. Targets of other losses are not checked.
+        output: Output of the model for a batch.
+        target: Targets of the batch.
+
+    Raises:
+        TrainingError: If shapes, types or values do not fit. The message has both sizes.
+    """
     if not isinstance(output, Tensor) or not isinstance(target, Tensor):
         raise TrainingError(
             f"the loss {name!r} needs one output tensor and one target tensor, but got {type(output).__name__} and "

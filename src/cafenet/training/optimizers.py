@@ -16,15 +16,28 @@ from cafenet.errors import TrainingError
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Which optimiser, with which options."""
+    """An optimiser and its options.
+
+    Examples:
+        >>> import cafenet
+        >>> cafenet.OptimizerConfig("AdamW", lr=1e-3, options={"eps": 1e-6}).weight_decay
+        0.0001
+        >>> cafenet.OptimizerConfig("adamw")
+        Traceback (most recent call last):
+            ...
+        cafenet.errors.TrainingError: torch.optim has no optimiser 'adamw'; did you mean AdamW?
+    """
 
     name: str = "SGD"
-    """SGD, RMSprop, or any other class of torch.optim."""
+    """Class of torch.optim: SGD, RMSprop or any other."""
     lr: NotNegative = 0.1
     """Highest learning rate."""
     weight_decay: NotNegative = 1e-4
+    """Weight decay of all parameters."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Everything else, as the class takes it: nesterov, eps, ...; momentum is 0.9 for SGD and RMSprop unless said."""
+    """All other options of the class, such as nesterov or eps. Momentum is 0.9 for SGD and RMSprop unless it is set
+    here.
+    """
 
     def __post_init__(self) -> None:
         check_options(self, TrainingError)
@@ -33,27 +46,46 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """How the learning rate moves from `lr`."""
+    """The course of the learning rate, which begins at `lr`.
+
+    Examples:
+        >>> import cafenet
+        >>> from cafenet.training.optimizers import learning_rate
+        >>> schedule = cafenet.ScheduleConfig("step", milestones=(0.5,), gamma=0.1)
+        >>> [round(learning_rate(schedule, 0.1, epoch, num_epochs=10), 3) for epoch in (0, 4, 5, 9)]
+        [0.1, 0.1, 0.01, 0.01]
+    """
 
     name: Literal["cosine", "step", "exponential", "constant"] = "cosine"
-    """How the rate falls: cosine, step, exponential or constant."""
+    """Kind of the schedule: cosine, step, exponential or constant."""
     final_lr: NotNegative = 1e-5
-    """Where cosine ends."""
+    """Learning rate at the end of cosine."""
     milestones: tuple[NotNegative, ...] = (0.5, 0.75)
-    """When step decays: shares of the training below 1, or epochs."""
+    """Times at which step decays, as shares of the training (below 1) or as epochs."""
     gamma: Positive = 0.1
-    """What step and exponential multiply by."""
+    """Factor of each decay of step and exponential."""
     every_epochs: Positive = 1.0
-    """How often exponential multiplies."""
+    """Number of epochs between two decays of exponential."""
     warmup_epochs: NotNegative = 0.0
-    """Linear rise from 0 over the first epochs."""
+    """Number of epochs over which the rate first rises linearly from 0."""
 
     def __post_init__(self) -> None:
         check_options(self, TrainingError)
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-    """An optimiser of torch.optim by name."""
+    """Creates an optimiser of torch.optim by name.
+
+    Args:
+        config: The optimiser and its options.
+        parameters: Parameters to optimise.
+
+    Returns:
+        The optimiser.
+
+    Raises:
+        TrainingError: If there is no such optimiser, or if it does not take the options.
+    """
     kinds: dict[str, Any] = {
         name: kind
         for name, kind in vars(torch.optim).items()
@@ -76,18 +108,37 @@ def build_optimizer(config: OptimizerConfig, parameters: Iterable[Tensor]) -> to
 
 
 def shortened(config: ScheduleConfig, num_epochs: float, share: float) -> ScheduleConfig:
-    """The schedule of a training of `num_epochs` for one of a share of them: everything comes that much earlier."""
+    """Adapts a schedule to a shorter training: all its events come earlier by the same factor.
+
+    Args:
+        config: Schedule of the whole training.
+        num_epochs: Number of epochs of the whole training.
+        share: Share of the whole training that the shorter one lasts.
+
+    Returns:
+        The schedule of the shorter training.
+    """
     shares = [milestone if milestone < 1 else milestone / num_epochs for milestone in config.milestones]
     return replace(
         config,
-        milestones=tuple(each for each in shares if each < 1),  # others lie behind the end
+        milestones=tuple(each for each in shares if each < 1),  # others lie after the end
         every_epochs=share * config.every_epochs,
         warmup_epochs=share * config.warmup_epochs,
     )
 
 
 def learning_rate(config: ScheduleConfig, lr: float, epoch: float, num_epochs: float) -> float:
-    """The learning rate at a (fractional) epoch: cosine from 0.1 to 0 is 0.05 half-way."""
+    """Computes the learning rate at an epoch. Cosine from 0.1 to 0 is 0.05 half-way.
+
+    Args:
+        config: The schedule.
+        lr: Highest learning rate.
+        epoch: Number of epochs that are done, which may be a fraction.
+        num_epochs: Number of epochs of the training.
+
+    Returns:
+        The learning rate.
+    """
     if epoch < config.warmup_epochs:
         return lr * epoch / config.warmup_epochs
     if config.name == "cosine":

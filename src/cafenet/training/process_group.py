@@ -1,4 +1,5 @@
-"""The same loop under torchrun: who we are, averages over processes, gradients reduced by hand.
+"""Training under torchrun: the rank of this process, averages over processes, and gradients that are reduced by
+hand.
 
 DDP's hooks do not see a functional call, so gradients are averaged after the backward pass, in one flat buffer.
 """
@@ -16,17 +17,27 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among all of them; one process is the ordinary case."""
+    """This process among all processes of a training. A single process is the usual case."""
 
     rank: int = 0
+    """Number of this process, from 0."""
     size: int = 1
+    """Number of processes."""
 
     @property
     def is_first(self) -> bool:
+        """Whether this process has rank 0."""
         return self.rank == 0
 
     def mean(self, values: Tensor) -> Tensor:
-        """The average over processes, the same on all of them."""
+        """Averages values over all processes.
+
+        Args:
+            values: Values of this process, with the same shape in every process.
+
+        Returns:
+            The average, which is the same in every process.
+        """
         if self.size == 1:
             return values
         total = values.to("cuda" if "nccl" in dist.get_backend() else "cpu", copy=True)
@@ -34,18 +45,39 @@ class Processes:
         return (total / self.size).to(values.device)
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so in some process, so that all of them do the same."""
+        """Computes the logical OR of a flag over all processes.
+
+        Args:
+            flag: Flag of this process.
+
+        Returns:
+            True if the flag is true in at least one process.
+        """
         return bool(self.mean(torch.tensor(float(flag))) > 0)
 
     def gather(self, value: Any) -> list[Any]:
-        """Every process's value, by rank."""
+        """Collects a value from every process.
+
+        Args:
+            value: Value of this process.
+
+        Returns:
+            The values of all processes, by rank.
+        """
         values = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value)
         return values
 
     def of_first(self, value: Any) -> Any:
-        """The first process's value, on all of them."""
+        """Sends the first process's value to all processes.
+
+        Args:
+            value: Value of this process, which counts only in the first one.
+
+        Returns:
+            The value of the first process.
+        """
         values = [value]
         if self.size > 1:
             dist.broadcast_object_list(values, src=0)
@@ -53,7 +85,11 @@ class Processes:
 
     @torch.no_grad()
     def average(self, tensors: Iterable[Tensor | None]) -> None:
-        """Average tensors in place, all in one exchange; those that are missing (everywhere) are left out."""
+        """Averages tensors in place over all processes, in one exchange.
+
+        Args:
+            tensors: Tensors of this process. A None, which must be None in every process, is left out.
+        """
         present = [tensor for tensor in tensors if tensor is not None]
         if self.size == 1 or not present:
             return
@@ -64,19 +100,23 @@ class Processes:
             tensor.copy_(part.view_as(tensor))
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Waits until every process has arrived here."""
         if self.size > 1:
             dist.barrier()
 
 
 def processes() -> Processes:
-    """This process's place: in an existing process group, in the one torchrun describes, or alone."""
+    """Finds this process's place: in an existing process group, in the one that torchrun describes, or alone.
+
+    Returns:
+        This process among all processes.
+    """
     if not dist.is_available():
         return Processes()
     if not dist.is_initialized():
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return Processes()
-        # For good: out of one torchrun's store a group cannot be made a second time, for a second training, say.
+        # The group lasts until the process ends: torchrun's store does not allow a second group for a second training.
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")

@@ -1,1 +1,1 @@
-"""What each operator does to the channels that flow through it."""
+"""Rules: the effect of each operator on the channels that flow through it."""

@@ -1,4 +1,4 @@
-"""Normalisations: their parameters join the channels that they scale."""
+"""Rules of normalisations, whose parameters are tied to the channels that they scale."""
 
 from torch import nn
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -9,7 +9,12 @@ from cafenet.tracing.rules.elementwise import tie_parts
 
 
 def batch_norm(run: Run, call: Call) -> None:
-    """Weight, bias and running statistics follow dimension 1; every channel is normalised on its own."""
+    """Ties weight, bias and running statistics to dimension 1; every channel is normalised on its own.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     x = call.args[0]
     labels = run.labels(x)
     for tensor in call.tensors[1:]:
@@ -23,12 +28,17 @@ def batch_norm(run: Run, call: Call) -> None:
             run.label(statistic, (labels[1],))
     channels = labels[1]
     if isinstance(call.module, _InstanceNorm) and channels is not None:
-        channels = channels[: call.module.num_features]  # it comes as (1, N x C, ...), the channels once a sample
+        channels = channels[: call.module.num_features]  # the input is (1, N x C, ...): the channels of all samples
     _count(run, call, "num_features", channels)
 
 
 def layer_norm(run: Run, call: Call) -> None:
-    """Weight and bias follow the last dimensions, across which values are normalised."""
+    """Ties weight and bias to the last dimensions, across which values are normalised.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     x, shape = call.args[:2]
     labels = run.labels(x)
     for tensor in call.tensors[1:]:
@@ -48,7 +58,14 @@ def layer_norm(run: Run, call: Call) -> None:
 
 
 def group_norm(run: Run, call: Call) -> None:
-    """`nn.GroupNorm` loses whole groups, so that the statistics of the others stay; elsewhere groups stay."""
+    """Lets `nn.GroupNorm` lose whole groups, which leaves the statistics of the others unchanged.
+
+    Elsewhere (`F.group_norm`) the number of groups is fixed, so the i-th channels of all groups are tied.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     x, weight, bias = call.args[:3]
     groups, labels = call.arg("group"), run.labels(x)
     channels = labels[1]
@@ -72,9 +89,13 @@ def group_norm(run: Run, call: Call) -> None:
 
 
 def weight_norm(run: Run, call: Call) -> None:
-    """`g * v / |v|`: the direction and the length of a weight, with one length per position of a dimension.
+    """Follows `g * v / |v|`: the direction and the length of a weight, with one length per position of a dimension.
 
-    The length is taken over the channels that are left, so the others change when one is dropped.
+    The length is taken over the kept channels, so the others change if one is dropped.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
     """
     v, g = call.args[:2]
     labels, lengths = run.labels(v), run.labels(g)
@@ -87,7 +108,7 @@ def weight_norm(run: Run, call: Call) -> None:
 
 
 def _count(run: Run, call: Call, attribute: str, label: DimLabel, per_element: bool = False) -> None:
-    """Let a size that the running module stores follow a label; it is one number, however often the module is used."""
+    """Lets a size that the running module stores follow a label; it is one number, however often the module is used."""
     if label is None or getattr(call.module, attribute, None) != ((label.size,) if per_element else label.size):
         return
     if getattr(call.module, "weight", None) is None:

@@ -1,6 +1,6 @@
-"""Convolutions and matrix products: they consume the input's channels and produce the weight's.
+"""Rules of convolutions and matrix products, which consume the input's channels and produce the weight's.
 
-FLOPs follow the paper and fvcore: one multiply-add is one FLOP, biases are free. A 3x3 convolution from 16 to 32
+FLOPs follow the paper and fvcore: one multiply-add is one FLOP, and biases are free. A 3x3 convolution from 16 to 32
 channels on a 10x10 output costs 10*10*3*3*16*32 = 460,800.
 """
 
@@ -16,7 +16,12 @@ from cafenet.tracing.rules.elementwise import join_dim, tie_parts
 
 
 def convolution(run: Run, call: Call) -> None:
-    """Ordinary, grouped, depthwise and transposed convolutions of any rank."""
+    """Follows ordinary, grouped, depthwise and transposed convolutions of any rank.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     x, weight, bias = call.args[:3]
     transposed, groups = call.arg("transposed"), call.arg("groups")
     labels, kernel = run.labels(x), run.labels(weight)
@@ -40,7 +45,7 @@ def convolution(run: Run, call: Call) -> None:
 
 
 def _depthwise(run: Run, call: Call, channels: DimLabel, kernel: DimLabel, transposed: bool) -> DimLabel:
-    """Each channel has its own filter (or `multiplier` of them), so it keeps its identity."""
+    """Passes channels on: each has its own filter (or `multiplier` of them), so it keeps its identity."""
     multiplier = call.out.shape[1] // call.args[0].shape[1]
     out = None if channels is None else np.repeat(channels, multiplier)
     run.tie(channels if transposed else out, kernel, call)
@@ -50,7 +55,7 @@ def _depthwise(run: Run, call: Call, channels: DimLabel, kernel: DimLabel, trans
 def _grouped(
     run: Run, call: Call, channels: DimLabel, kernel: tuple[DimLabel, ...], groups: int, transposed: bool
 ) -> DimLabel:
-    """The number of groups stays, so the i-th channels of all groups go together, on both sides."""
+    """Ties the i-th channels of all groups on both sides, because the number of groups stays."""
     x = call.args[0]
     first = tie_parts(run, call, channels, x.shape[1] // groups)
     if transposed:
@@ -63,7 +68,12 @@ def _grouped(
 
 
 def linear(run: Run, call: Call) -> None:
-    """`x @ w.T + b`."""
+    """Follows `x @ w.T + b`.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     x, weight = call.args[:2]
     labels, (out, incoming) = run.labels(x), run.labels(weight)
     _product(run, call, labels[-1], incoming, out)
@@ -75,12 +85,22 @@ def linear(run: Run, call: Call) -> None:
 
 
 def mm(run: Run, call: Call) -> None:
-    """`a @ b`: the shared dimension meets, the outer ones pass."""
+    """Follows `a @ b`: ties the shared dimension, and passes the outer ones on.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     _matrix_product(run, call, *call.args[:2])
 
 
 def addmm(run: Run, call: Call) -> None:
-    """`bias + a @ b`."""
+    """Follows `bias + a @ b`.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     _matrix_product(run, call, *call.args[1:3])
     bias, labels = call.args[0], run.labels(call.out)
     for dim in range(-bias.ndim, 0):
@@ -101,14 +121,19 @@ def _product(run: Run, call: Call, left: DimLabel, right: DimLabel, produced: Di
 
 
 def _is_weight(run: Run, matrix: Tensor) -> bool:
-    """Whether the last two dimensions are two of one parameter; those of an activation are not."""
+    """Whether the last two dimensions are dimensions of one parameter; those of an activation are not."""
     labels = run.labels(matrix)[-2:]
     rows, columns = (None if label is None else run.atoms.axis_of(label) for label in labels)
     return rows is not None and columns is not None and rows.tensor == columns.tensor and rows.dim != columns.dim
 
 
 def mv(run: Run, call: Call) -> None:
-    """A matrix times a vector, which spectral norm does with weights."""
+    """Follows a matrix times a vector, which spectral norm does with weights.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     (rows, columns), (vector,) = run.labels(call.args[0]), run.labels(call.args[1])
     run.tie(columns, vector, call)
     if _is_weight(run, call.args[0]):
@@ -119,7 +144,12 @@ def mv(run: Run, call: Call) -> None:
 
 
 def dot(run: Run, call: Call) -> None:
-    """The product of two vectors: all their channels end in one number."""
+    """Follows the product of two vectors, in which all channels are reduced to one number.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     (left,), (right,) = run.labels(call.args[0]), run.labels(call.args[1])
     run.tie(left, right, call)
     run.atoms.mix(left)
@@ -128,10 +158,16 @@ def dot(run: Run, call: Call) -> None:
 
 
 def bmm(run: Run, call: Call) -> None:
-    """`a @ b` per sample: with a weight, with a matrix that has no channels, or, in attention, of two activations.
+    """Follows `a @ b` per sample: with a weight, with a matrix that has no channels, or, in attention, of two
+    activations.
 
-    A weight that all samples share is how a linear layer runs on an input that is not contiguous; one weight per entry
-    of the batch is a layer of experts. A matrix without channels mixes places: the adjacency of a dense graph network.
+    A linear layer runs as a product with a weight that all samples share if its input is not contiguous. One weight per
+    entry of the batch is a layer of experts. A matrix without channels mixes places, for example the adjacency of a
+    dense graph network.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
     """
     a, b = call.args[:2]
     weight_a, weight_b = _is_weight(run, a), _is_weight(run, b)
@@ -158,7 +194,12 @@ def _is_shared(matrix: Tensor) -> bool:
 
 
 def grouped_mm(run: Run, call: Call) -> None:
-    """Rows sorted by expert times the experts' weights: `(rows, in) x (experts, in, out)`."""
+    """Follows rows sorted by expert times the experts' weights: `(rows, in) x (experts, in, out)`.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     a, b = call.args[:2]
     labels_a, labels_b = run.labels(a), run.labels(b)
     if a.ndim != 2 or b.ndim != 3:
@@ -188,7 +229,11 @@ def _is_of_attention(tensor: Tensor) -> bool:
 
 
 def pass_attention_on(call: Call) -> None:
-    """Remember which tensors are made from scores of attention, until these meet something with channels."""
+    """Marks tensors that are computed from attention scores, until these meet a tensor with channels.
+
+    Args:
+        call: The call of the op.
+    """
     if any(has_labels(out) for out in call.outputs):
         return
     if any(_is_of_attention(tensor) for tensor in call.tensors):
@@ -197,7 +242,13 @@ def pass_attention_on(call: Call) -> None:
 
 
 def batched(run: Run, call: Call) -> None:
-    """Products of two activations are attention in practice, with head sizes written into the code: keep them whole."""
+    """Freezes both factors of a product of two activations: in practice this is attention, with head sizes fixed in
+    the code.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     for tensor in call.tensors:
         for label in run.labels(tensor):
             run.freeze(label, "is a factor of a batched matrix product (attention), whose sizes stay", call)

@@ -1,4 +1,4 @@
-"""Reductions and ops over space: channels that are reduced away mix, all others pass."""
+"""Rules of reductions and of ops over space: reduced channels mix, all others are passed on."""
 
 import numpy as np
 
@@ -6,7 +6,12 @@ from cafenet.tracing.recording import Call, Rule, Run, raw_labels
 
 
 def reduction(run: Run, call: Call) -> None:
-    """`mean`, `sum`, `amax`, ...: the reduced dimensions go (or become 1)."""
+    """Follows `mean`, `sum`, `amax` and others: the reduced dimensions vanish or get size 1.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source = call.args[0]
     labels = list(run.labels(source))
     dims = _reduced(call, source.ndim)
@@ -29,7 +34,13 @@ def _reduced(call: Call, ndim: int) -> set[int]:
 
 
 def picking_reduction(run: Run, call: Call) -> None:
-    """`max` over a dimension also tells which channel won: if the model uses that number, the channels are kept."""
+    """Follows `max` over a dimension, which also returns the winning position: channels are frozen if the model uses
+    it.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source = call.args[0]
     labels = run.labels(source)
     for dim in _reduced(call, source.ndim):
@@ -40,14 +51,26 @@ def picking_reduction(run: Run, call: Call) -> None:
 
 
 def along(run: Run, call: Call) -> None:
-    """`softmax`, `cumsum`: same shape, values mixed along one dimension."""
+    """Follows `softmax` and `cumsum`: the shape stays, and values are mixed along one dimension.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = raw_labels(call.args[0])
     run.atoms.mix(run.labels(call.args[0])[call.arg("dim")])
     run.label(call.out, labels)
 
 
 def over_space(rank: int) -> Rule:
-    """Pooling, resampling and padding of the last `rank` dimensions."""
+    """Builds the rule for pooling, resampling and padding of the last dimensions.
+
+    Args:
+        rank: Number of spatial dimensions.
+
+    Returns:
+        The rule.
+    """
 
     def rule(run: Run, call: Call) -> None:
         labels = run.labels(call.args[0])
@@ -60,7 +83,12 @@ def over_space(rank: int) -> Rule:
 
 
 def im2col(run: Run, call: Call) -> None:
-    """`unfold`: a channel becomes kernel-area many neighbours."""
+    """Follows `F.unfold`: each channel becomes as many neighbouring channels as the kernel has positions.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = run.labels(call.args[0])
     area = int(np.prod(call.arg("kernel_size")))
     channels = None if labels[-3] is None else np.repeat(labels[-3], area)
@@ -68,7 +96,12 @@ def im2col(run: Run, call: Call) -> None:
 
 
 def col2im(run: Run, call: Call) -> None:
-    """`fold`: kernel-area many neighbours become one channel again."""
+    """Follows `F.fold`: as many neighbouring channels as the kernel has positions become one channel.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = list(run.labels(call.args[0]))
     area = int(np.prod(call.arg("kernel_size")))
     label = labels[-2]
@@ -80,7 +113,12 @@ def col2im(run: Run, call: Call) -> None:
 
 
 def grid_sampler(run: Run, call: Call) -> None:
-    """Samples at given places: channels pass, space and the places themselves are kept."""
+    """Follows sampling at given places: channels are passed on, space and the places themselves are frozen.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = run.labels(call.args[0])
     for label in (*labels[2:], *run.labels(call.args[1])):
         run.freeze(label, f"is treated as space in {call.name}", call)
@@ -88,7 +126,12 @@ def grid_sampler(run: Run, call: Call) -> None:
 
 
 def fourier(run: Run, call: Call) -> None:
-    """Fourier transforms keep the dimensions that they go along; all others pass."""
+    """Freezes the dimensions along which a Fourier transform goes, and passes all others on.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = list(run.labels(call.args[0]))
     for dim in call.arg("dim"):
         run.freeze(labels[dim], f"is transformed along in {call.name}", call)
@@ -97,7 +140,12 @@ def fourier(run: Run, call: Call) -> None:
 
 
 def ranked(run: Run, call: Call) -> None:
-    """`topk`: the dimension in which values are ranked is kept; all others pass."""
+    """Follows `topk`: freezes the dimension in which values are ranked, and passes all others on.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = list(run.labels(call.args[0]))
     if labels:
         dim = call.arg("dim")

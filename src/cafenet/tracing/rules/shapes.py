@@ -1,4 +1,4 @@
-"""Ops that move, cut and join dimensions without touching values."""
+"""Rules of ops that move, cut and join dimensions without touching values."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,12 @@ from cafenet.tracing.rules.elementwise import expect_no_write_through_view, join
 
 
 def reshape(run: Run, call: Call) -> None:
-    """Follow channels through `view`: blocks of dimensions with equal products are matched from the left."""
+    """Follows channels through `view`: blocks of dimensions with equal products are matched from the left.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source, out = call.args[0], call.out
     if not has_labels(source):
         return
@@ -27,7 +32,7 @@ def reshape(run: Run, call: Call) -> None:
 
 
 def _follow_sizes(run: Run, call: Call, labels: list[DimLabel]) -> None:
-    """Sizes that the code took from attributes follow the channels that they are sizes of."""
+    """Lets sizes that the code took from attributes follow the channels that they count."""
     sizes, first = run.notes.sizes("view", "reshape"), 0
     if not sizes:
         first, sizes = (asked := run.notes.sizes("unflatten") or (0,))[0] % max(call.args[0].ndim, 1), asked[1:]
@@ -38,7 +43,7 @@ def _follow_sizes(run: Run, call: Call, labels: list[DimLabel]) -> None:
 
 
 def _blocks(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
-    """Ranges of old and new dimensions with equal products: (2, 6) -> (2, 3, 2) gives 2|2 and 6|3x2."""
+    """Yields ranges of old and new dimensions with equal products: (2, 6) -> (2, 3, 2) gives 2|2 and 6|3x2."""
     i = j = 0
     while i < len(old) or j < len(new):
         i0, j0, left, right = i, j, 1, 1
@@ -55,7 +60,7 @@ def _blocks(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[int, i
 
 
 def _merge(run: Run, call: Call, sizes: tuple[int, ...], labels: tuple[DimLabel, ...]) -> DimLabel:
-    """The label of several dimensions flattened into one: a flattened channel repeats its atom."""
+    """The label of several dimensions that are flattened into one; a flattened channel repeats its atom."""
     labelled = [dim for dim, label in enumerate(labels) if label is not None]
     if not labelled:
         return None
@@ -77,10 +82,11 @@ def _merge(run: Run, call: Call, sizes: tuple[int, ...], labels: tuple[DimLabel,
 
 
 def _varying(run: Run, sizes: tuple[int, ...], labels: tuple[DimLabel, ...], labelled: list[int]) -> int:
-    """Which of several dimensions may vary when they are flattened into one: a flattened position has one atom.
+    """Chooses which of several dimensions may vary if they are flattened into one, because a flattened position has
+    one atom.
 
-    Channels that a layer has made come before a parameter's other dimensions; in a parameter the first of them, as in
-    (out, in, kernel); elsewhere the widest.
+    Channels that a layer has created come before other dimensions of a parameter. Inside one parameter the first of
+    them is chosen, as in (out, in, kernel), and otherwise the widest.
     """
     if len(labelled) == 1:
         return labelled[0]
@@ -91,7 +97,7 @@ def _varying(run: Run, sizes: tuple[int, ...], labels: tuple[DimLabel, ...], lab
 
 
 def _split(run: Run, call: Call, merged: DimLabel, sizes: tuple[int, ...]) -> list[DimLabel]:
-    """Labels of the dimensions that one dimension is cut into: one of them varies, the others keep their size."""
+    """Labels of the dimensions into which one dimension is cut: one of them varies, the others keep their size."""
     result: list[DimLabel] = [None] * len(sizes)
     wide = [dim for dim, size in enumerate(sizes) if size > 1]
     if merged is None or not wide:
@@ -127,13 +133,23 @@ def _along(lane: AtomArray, dim: int, ndim: int) -> AtomArray:
 
 
 def permute(run: Run, call: Call) -> None:
-    """Move labels with their dimensions."""
+    """Moves labels with their dimensions.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = raw_labels(call.args[0])
     run.label(call.out, [labels[dim] for dim in call.arg("dims")])
 
 
 def transpose(run: Run, call: Call) -> None:
-    """Swap two dimensions."""
+    """Swaps the labels of two dimensions.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = list(raw_labels(call.args[0]))
     if len(labels) > 1:
         first, second = (call.arg("dim0"), call.arg("dim1")) if len(call.args) > 1 else (0, 1)
@@ -142,14 +158,25 @@ def transpose(run: Run, call: Call) -> None:
 
 
 def unsqueeze(run: Run, call: Call) -> None:
-    """Insert a dimension of size 1."""
+    """Inserts a dimension of size 1.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels, dim = list(raw_labels(call.args[0])), call.arg("dim")
     labels.insert(dim if dim >= 0 else dim + len(labels) + 1, None)
     run.label(call.out, labels)
 
 
 def expand(run: Run, call: Call) -> None:
-    """Blow up dimensions of size 1 or add new ones; these then fit whatever they meet."""
+    """Labels dimensions that are enlarged from size 1, or added, as BROADCAST, so that they fit any dimension they
+    meet.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source, out = call.args[0], call.out
     offset = out.ndim - source.ndim
     stored = raw_labels(source)
@@ -160,7 +187,12 @@ def expand(run: Run, call: Call) -> None:
 
 
 def repeat(run: Run, call: Call) -> None:
-    """Tile: a repeated channel is the same atom several times."""
+    """Repeats the label of a tiled dimension: a repeated channel is the same atom several times.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source, out = call.args[0], call.out
     offset = out.ndim - source.ndim
     labels = (None,) * offset + run.labels(source)
@@ -171,7 +203,12 @@ def repeat(run: Run, call: Call) -> None:
 
 
 def cat(run: Run, call: Call) -> None:
-    """Concatenate the labels along the dimension; tie them along all others."""
+    """Concatenates the labels along the dimension, and ties them along all others.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     tensors: list[Tensor] = [tensor for tensor in call.arg("tensors") if tensor.ndim == call.out.ndim]
     if not any(has_labels(tensor) for tensor in tensors):
         return
@@ -198,7 +235,12 @@ def _whole(tensor: Tensor, label: DimLabel, dim: int) -> AtomArray:
 
 
 def stack(run: Run, call: Call) -> None:
-    """Join along a new dimension of fixed size."""
+    """Ties the labels of all tensors, which are joined along a new dimension of fixed size.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     tensors = call.arg("tensors")
     labels = list(joined(run, call, tensors, tensors[0]))
     dim = call.arg("dim")
@@ -207,10 +249,14 @@ def stack(run: Run, call: Call) -> None:
 
 
 def split(run: Run, call: Call) -> None:
-    """Cut along a dimension.
+    """Cuts a label along a dimension.
 
-    A part whose size the code took from an attribute varies by itself, and the attribute with it. The i-th channels of
-    all other parts go together, so that the parts keep their ratio.
+    A part whose size the code took from an attribute varies by itself, together with the attribute. The i-th channels
+    of all other parts are tied, so that the parts keep their ratio.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
     """
     labels = list(run.labels(call.args[0]))
     dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
@@ -241,7 +287,13 @@ def _parts(run: Run, call: Call, label: AtomArray, sizes: list[int]) -> list[Ato
 
 
 def slice_dim(run: Run, call: Call) -> None:
-    """A whole slice changes nothing; a part ties the parts of its size, as `chunk` does; a stride, its neighbours."""
+    """Follows a slice: a whole slice changes nothing, a part ties the parts of its size like `chunk`, a step ties
+    neighbours.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source, out = call.args[0], call.out
     labels = list(run.labels(source))
     dim = call.arg("dim")
@@ -269,7 +321,9 @@ def _sliced(run: Run, call: Call, label: AtomArray, start: int, length: int, ste
 
 
 def _follow_ends(run: Run, call: Call, label: AtomArray, start: int, stop: int) -> bool:
-    """Whether both ends are the tensor's own or come from attributes, which then count what lies before them."""
+    """Whether both ends of a slice are the tensor's own or come from attributes, which then count the channels
+    before them.
+    """
     asked = run.notes.sizes("__getitem__", "__setitem__", "narrow")
     ends = {end: [size for size in asked if size == end and run.notes.source(size)] for end in (start, stop)}
     inner = [end for end in ends if 0 < end < label.size]
@@ -286,7 +340,12 @@ def _position(start: int | None, size: int) -> int:
 
 
 def drop_dim(run: Run, call: Call) -> None:
-    """`select`, `unbind`: picking single channels by number keeps them all."""
+    """Freezes channels from which `select` or `unbind` takes single ones by position.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = list(run.labels(call.args[0]))
     dim = call.arg("dim")
     run.freeze(labels[dim], f"is indexed by position in {call.name}", call)
@@ -296,7 +355,12 @@ def drop_dim(run: Run, call: Call) -> None:
 
 
 def squeeze(run: Run, call: Call) -> None:
-    """Remove dimensions of size 1; a dimension of channels that is asked for must never become one."""
+    """Removes dimensions of size 1; a dimension of channels that is named must keep at least two of them.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source, out = call.args[0], call.out
     labels = raw_labels(source)
     asked = call.args[1] if len(call.args) > 1 else range(source.ndim)
@@ -307,7 +371,12 @@ def squeeze(run: Run, call: Call) -> None:
 
 
 def flip(run: Run, call: Call) -> None:
-    """Reverse the order of channels where a labelled dimension is flipped."""
+    """Reverses the order of channels if their dimension is flipped.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = list(run.labels(call.args[0]))
     for dim in call.arg("dims"):
         label = labels[dim]
@@ -316,7 +385,12 @@ def flip(run: Run, call: Call) -> None:
 
 
 def roll(run: Run, call: Call) -> None:
-    """Rolling along space is free; rolling channels keeps them."""
+    """Freezes channels that are rolled; rolling along space has no effect on channels.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = list(run.labels(call.args[0]))
     for dim in call.arg("dims") or range(len(labels)):
         run.freeze(labels[dim], f"is shifted by position in {call.name}", call)
@@ -325,7 +399,12 @@ def roll(run: Run, call: Call) -> None:
 
 
 def pad(run: Run, call: Call) -> None:
-    """Padding adds positions that are always there."""
+    """Adds fixed positions for padding.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = list(run.labels(call.args[0]))
     widths = call.arg("pad")
     for k in range(len(widths) // 2):
@@ -342,7 +421,12 @@ def pad(run: Run, call: Call) -> None:
 
 
 def index(run: Run, call: Call) -> None:
-    """`x[..., i, ...]`: dimensions that tensors index are kept, the others pass."""
+    """Follows `x[..., i, ...]`: freezes dimensions that are indexed by tensors, and passes the others on.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels, indices = run.labels(call.args[0]), call.arg("indices")
     used: list[int] = []
     rank = dim = 0
@@ -355,14 +439,19 @@ def index(run: Run, call: Call) -> None:
         dim += num_dims
     for dim in used:
         run.freeze(labels[dim], "is indexed by a tensor", call)
-    is_block = used == list(range(used[0], used[-1] + 1))  # else what they pick comes first
+    is_block = used == list(range(used[0], used[-1] + 1))  # otherwise the picked dimensions come first
     first = used[0] if is_block else 0
     rest = [label for dim, label in enumerate(labels) if dim not in used]
     run.label(call.out, (*rest[:first], *(None,) * rank, *rest[first:]))
 
 
 def index_select(run: Run, call: Call) -> None:
-    """The indexed dimension is kept, the others pass."""
+    """Freezes the indexed dimension, and passes the others on.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels, dim = list(run.labels(call.args[0])), call.arg("dim")
     run.freeze(labels[dim], "is indexed by a tensor", call)
     labels[dim] = None
@@ -370,7 +459,12 @@ def index_select(run: Run, call: Call) -> None:
 
 
 def embedding(run: Run, call: Call) -> None:
-    """A table row a token: the vocabulary is kept, the features are channels that the table produces."""
+    """Follows a lookup of one table row per token: the vocabulary is frozen, and the table produces the features.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     rows, features = run.labels(call.args[0])
     run.freeze(rows, "is a vocabulary", call)
     run.atoms.produce(features)
@@ -378,7 +472,12 @@ def embedding(run: Run, call: Call) -> None:
 
 
 def restride(run: Run, call: Call) -> None:
-    """Another memory format of the same shape is the same tensor; any other use of strides is opaque."""
+    """Passes labels on if only the memory format changes; any other use of strides freezes all channels.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source, out = call.args[0], call.out
     if tuple(call.arg("size")) == tuple(out.shape) == tuple(source.shape) and not call.arg("storage_offset"):
         run.label(out, raw_labels(source))
@@ -388,12 +487,23 @@ def restride(run: Run, call: Call) -> None:
 
 
 def fresh(run: Run, call: Call) -> None:
-    """`zeros(size)`: all its values are alike, so it fits whatever it meets; the check run knows its size."""
+    """Follows `zeros(size)`, whose values are all alike, so that it fits any dimension; the check run verifies its
+    size.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     run.label(call.out, [BROADCAST if size > 1 else None for size in call.out.shape])
 
 
 def channel_shuffle(run: Run, call: Call) -> None:
-    """The fused shuffle: the i-th channels of the groups go together and end up side by side."""
+    """Follows the fused channel shuffle: the i-th channels of the groups are tied and end up side by side.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels, groups = list(run.labels(call.args[0])), call.arg("groups")
     first = tie_parts(run, call, labels[1], call.args[0].shape[1] // groups)
     labels[1] = None if first is None else np.repeat(first, groups)
@@ -401,7 +511,12 @@ def channel_shuffle(run: Run, call: Call) -> None:
 
 
 def pixel_shuffle(run: Run, call: Call) -> None:
-    """Channels become space: the r x r neighbours that make one output channel go together."""
+    """Follows channels that become space: the r x r neighbours that make one output channel are tied.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels, area = list(run.labels(call.args[0])), call.arg("upscale_factor") ** 2
     label = labels[-3]
     if label is not None:
@@ -411,14 +526,24 @@ def pixel_shuffle(run: Run, call: Call) -> None:
 
 
 def pixel_unshuffle(run: Run, call: Call) -> None:
-    """Space becomes channels: one input channel is r x r output channels."""
+    """Follows space that becomes channels: one input channel becomes r x r output channels.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels, area = list(run.labels(call.args[0])), call.arg("downscale_factor") ** 2
     labels[-3] = None if labels[-3] is None else np.repeat(labels[-3], area)
     run.label(call.out, labels)
 
 
 def unfold(run: Run, call: Call) -> None:
-    """`x.unfold(dim, size, step)`: windows along one dimension, which is kept; the others pass."""
+    """Follows `x.unfold(dim, size, step)`: freezes the dimension that is cut into windows, and passes the others on.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels, dim = list(run.labels(call.args[0])), call.arg("dimension")
     if labels:
         run.freeze(labels[dim], f"is cut into windows in {call.name}", call)
@@ -427,19 +552,34 @@ def unfold(run: Run, call: Call) -> None:
 
 
 def view_as_real(run: Run, call: Call) -> None:
-    """Complex numbers as pairs in a new last dimension."""
+    """Follows complex numbers that become pairs in a new last dimension.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     run.label(call.out, (*raw_labels(call.args[0]), None))
 
 
 def view_as_complex(run: Run, call: Call) -> None:
-    """Pairs in the last dimension as complex numbers."""
+    """Follows pairs in the last dimension that become complex numbers.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     labels = run.labels(call.args[0])
     run.freeze(labels[-1], f"is a real or imaginary part in {call.name}", call)
     run.label(call.out, labels[:-1])
 
 
 def index_add(run: Run, call: Call) -> None:
-    """`x.index_add_(dim, index, source)`: rows are added by number along one dimension; the others meet."""
+    """Follows `x.index_add_(dim, index, source)`: freezes the indexed dimension, and ties the others.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     target, source, dim = call.args[0], call.arg("source"), call.arg("dim")
     for tensor in (target, source):
         run.freeze(run.labels(tensor)[dim], "is indexed by a tensor", call)
@@ -451,7 +591,12 @@ def index_add(run: Run, call: Call) -> None:
 
 
 def gather(run: Run, call: Call) -> None:
-    """`x.gather(dim, index)`: picked by number along one dimension; along the others the index meets the source."""
+    """Follows `x.gather(dim, index)`: freezes the indexed dimension, and ties source and index along the others.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     source, numbers, dim = call.args[0], call.arg("index"), call.arg("dim") % max(call.out.ndim, 1)
     labels, asked = run.labels(source), raw_labels(numbers)
     result: list[DimLabel] = []

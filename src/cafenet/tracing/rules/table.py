@@ -1,7 +1,8 @@
 """The table of op rules: a new op is one entry here, one rule function beside it, and one small test.
 
-Keys are aten ops, without the overload (`aten.cat`) or with it (`aten.cat.default`, which goes first). Ops that
-PyTorch itself tags as pointwise need no entry. What has no entry freezes whatever flows into it: never a guess.
+Keys are aten ops without an overload (`aten.cat`) or with one (`aten.cat.default`, which takes precedence). Ops that
+PyTorch itself tags as pointwise need no entry. An op without an entry freezes all channels that flow into it; nothing
+is guessed.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ aten = torch.ops.aten
 
 
 def _ops(rule: Rule, names: str) -> dict[Any, Rule]:
-    """The same rule for several aten ops; those that this version of PyTorch does not have are left out."""
+    """Maps several aten ops to one rule, and leaves out ops that this version of PyTorch does not have."""
     return {getattr(aten, name): rule for name in names.split() if hasattr(aten, name)}
 
 
@@ -121,7 +122,12 @@ DEFAULT_RULES: dict[Any, Rule] = {
 
 
 def unknown(run: Run, call: Call) -> None:
-    """No rule: whatever flows in is kept whole."""
+    """The rule of ops without a rule: all channels that flow in are kept.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
     for tensor in call.tensors:
         for label in run.labels(tensor):
             run.freeze(
@@ -133,10 +139,18 @@ def unknown(run: Run, call: Call) -> None:
 
 
 class RuleTable:
-    """Finds the rule of an op: the user's own first, then ours, then PyTorch's pointwise tag.
+    """Finds the rule of an op: first the user's rules, then the default rules, then PyTorch's pointwise tag.
 
-    It also holds the two rules that are about no op: whether sizes that the code takes from attributes follow channels,
-    and which outputs of the model keep their sizes (see `outputs`).
+    It also holds two options that concern no single op: `note_sizes` and `output_paths`.
+
+    Args:
+        extra: The user's rules, by op. They take precedence over the default rules.
+        note_sizes: Whether sizes that the model's code takes from attributes follow channels.
+        output_paths: Parts of the model's output that keep their sizes (see `cafenet.modules.outputs`). An empty tuple
+            means all parts.
+
+    Raises:
+        TraceError: If `extra` does not map ops to functions.
     """
 
     def __init__(
@@ -184,12 +198,12 @@ def _with_attention(rule: Rule) -> Rule:
 _ALWAYS = {
     *(products.convolution, products.linear, products.mm, products.addmm, products.bmm, products.batched),  # priced
     shapes.fresh,
-    shapes.expand,  # what it blows up may be blown up to the size of something that varies
+    shapes.expand,  # it may enlarge a dimension to the size of another one that varies
 }
 
 
 def _unless_unlabelled(rule: Rule) -> Rule:
-    """Most ops on most tensors carry nothing: skip their rules."""
+    """Skips a rule if no tensor carries channels, which is the case for most ops."""
 
     def quick(run: Run, call: Call) -> None:
         if any(has_labels(tensor) for tensor in call.tensors):

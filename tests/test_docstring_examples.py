@@ -1,0 +1,90 @@
+"""The examples in the docstrings of public names run and print what they say, and the public API is documented."""
+
+import doctest
+import pkgutil
+import runpy
+from pathlib import Path
+
+import pytest
+
+SPACE = [
+    *("width_space.Slot", "width_space.WidthGroup", "width_space.Frozen", "width_space.WidthSpace"),
+    *("width_space.WidthSpace.flops", "width_space.WidthSpace.widths_dict", "width_space.WidthSpace.run"),
+    *("width_space.WidthSpace.extract", "bins.Bins", "bins.flops_sensitive_bins", "bins.uniform_bins"),
+    *("verification.verify", "slim_file.save", "slim_file.load", "export.export_model"),
+    "importance.sort_by_importance",
+]
+TRAINING = [
+    *("config.TrainConfig", "distillation.DistillConfig", "optimizers.OptimizerConfig", "optimizers.ScheduleConfig"),
+]
+NAMES = [
+    *("errors.CafeNetError", "common.statistics.PairedDifference", "common.statistics.compare_paired"),
+    *(f"space.{name}" for name in SPACE),
+    "tracing.tracer.trace",
+    *(f"training.{name}" for name in TRAINING),
+]
+DOCUMENTED_PACKAGES = ["errors", "common", "modules", "space", "tracing", "training"]
+COVERAGE = Path(__file__).parent.parent / "tools" / "docstring_coverage.py"
+
+
+def documented(name: str) -> object:
+    """The object `WidthSpace.run` in the module `cafenet.space.width_space` for `space.width_space.WidthSpace.run`."""
+    return pkgutil.resolve_name(f"cafenet.{name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_prints_what_it_says(name):
+    finder = doctest.DocTestFinder(recurse=False)
+    (found,) = finder.find(documented(name), name, globs={})
+    assert found.examples
+    output: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=output.append)
+    assert result.failed == 0, "".join(output)
+
+
+@pytest.mark.parametrize("package", DOCUMENTED_PACKAGES)
+def test_all_public_parameters_are_documented(package):
+    coverage = runpy.run_path(str(COVERAGE))
+    definitions = [each for each in coverage["read_definitions"]() if each.package == package]
+    found = coverage["measure"](definitions)
+    assert found.num_definitions
+    assert found.docstring_ratio == 1.0
+    assert found.parameter_ratio >= 0.95
+
+
+def test_documented_parameters_are_counted_by_hand(tmp_path):
+    (tmp_path / "doubles.py").write_text(
+        """
+from dataclasses import dataclass
+
+def double(value): "Doubles."
+
+def triple(value, *others, times=3):
+    '''Triples.
+
+    Args:
+        value: The number,
+            in two lines.
+        *others: More numbers.
+
+    Returns:
+        times: Not an argument here.
+    '''
+
+@dataclass
+class Pair:
+    "Two numbers."
+    first: int
+    "The first number."
+    second: int
+    _hidden: int = 0
+
+def _private(value): ...
+"""
+    )
+    coverage = runpy.run_path(str(COVERAGE))
+    found = {each.place.split()[1]: each for each in coverage["read_definitions"](tmp_path)}
+    assert list(found) == ["double", "triple", "Pair"]
+    assert [found[name].documented for name in found] == [(), ("value", "others"), ("first",)]
+    assert [found[name].undocumented for name in found] == [("value",), ("times",), ("second",)]
+    assert coverage["measure"](list(found.values())) == coverage["Coverage"](3, 3, 6, 3)
