@@ -10,7 +10,6 @@ from cafenet.cli.paths import some_path
 from cafenet.cli.web_guard import WSGIApplication, guarded, is_loopback
 from cafenet.common.run_files import JOURNAL
 from cafenet.errors import StoreError
-from cafenet.report.run_records import study_places
 
 
 def add_to(commands: Any) -> None:
@@ -42,6 +41,8 @@ def add_to(commands: Any) -> None:
 
 def find_journal(run: Path, study: str | None = None) -> Path:
     """The trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`."""
+    from cafenet.report.run_records import study_places
+
     journals = {
         str(place.relative_to(run)): place / JOURNAL for place in study_places(run) if (place / JOURNAL).exists()
     }

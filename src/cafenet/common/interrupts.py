@@ -14,6 +14,7 @@ from types import FrameType
 from cafenet.common.parent_process import end_with_parent
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 KEPT = "what is done is kept; the same command continues"
 
 
@@ -27,9 +28,9 @@ class Stopped(KeyboardInterrupt):
 
 
 def guard_command() -> None:
-    """If this process is the command, let a signal end it at once with one line while it imports, which takes seconds.
+    """If this process is the command, let a signal end it at once with one line until the command begins.
 
-    An exception would come out of the middle of some import. A program that only imports the package keeps its signals.
+    A program that only imports the package keeps its signals.
     """
     if _is_command():
         _handle(_leave)
@@ -37,8 +38,12 @@ def guard_command() -> None:
 
 @contextmanager
 def stoppable_command() -> Iterator[None]:
-    """Turn the first Ctrl-C or SIGTERM into a `Stopped`, and end at once at the second."""
-    before = _handle(_raise_once())
+    """Turn the first Ctrl-C or SIGTERM into a `Stopped`, and end at once at the second.
+
+    The command also ends at once while it imports, which takes seconds: an exception would come out of the middle of
+    some import, and not every library lets it through.
+    """
+    before = _handle(_raise_once(leaves_imports=_is_command()))
     try:
         yield
     finally:
@@ -71,16 +76,23 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def _raise_once() -> Callable[[int, FrameType | None], None]:
+def _raise_once(leaves_imports: bool) -> Callable[[int, FrameType | None], None]:
     stopped: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if stopped:
+        if stopped or (leaves_imports and _is_importing(frame)):
             _leave(number, frame)
         stopped.append(number)
         raise Stopped("", signal.Signals(number).name)
 
     return stop
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a frame is part of an import."""
+    while frame is not None and frame.f_code.co_filename != _IMPORT_SYSTEM:
+        frame = frame.f_back
+    return frame is not None
 
 
 def worker_start() -> Callable[[int], None]:

@@ -12,8 +12,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 AtomArray: TypeAlias = npt.NDArray[np.int64]
 """The atoms along one tensor dimension, one a position; FIXED where a position can never be dropped."""
@@ -139,6 +137,9 @@ class Atoms:
         """The unit of every atom: atoms with equal numbers are kept or dropped together."""
         if not self._left:
             return np.arange(self.num_atoms, dtype=np.int64)
+        from scipy.sparse import csr_array  # takes long to import
+        from scipy.sparse.csgraph import connected_components
+
         left, right = (np.concatenate(side).astype(np.int32) for side in (self._left, self._right))
         # The compressed form by hand: scipy's own way to it takes twice as long as the search itself.
         order = np.argsort(left, kind="stable")
