@@ -4,7 +4,6 @@ import argparse
 from typing import Any
 
 from cafenet.cli.paths import some_path
-from cafenet.common.run_files import RECIPE, SLIM, model_place
 from cafenet.errors import RecipeError
 from cafenet.space.export_formats import FORMATS
 
@@ -28,6 +27,7 @@ def add_to(commands: Any) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+    from cafenet.common.run_files import RECIPE, SLIM, model_place
     from cafenet.runs.final_models import load_final
     from cafenet.runs.methods import read_entries
     from cafenet.runs.recipe_files import load_recipe

@@ -4,7 +4,6 @@ import argparse
 from typing import Any
 
 from cafenet.cli.recipe_list import print_recipes
-from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
 
 
 def add_to(commands: Any) -> None:
@@ -21,6 +20,8 @@ def add_to(commands: Any) -> None:
 
 
 def _recipes(args: argparse.Namespace) -> None:
+    from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
+
     if args.action == "show":
         print(recipe_text(args.name), end="")
         return

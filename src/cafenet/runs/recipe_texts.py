@@ -10,6 +10,9 @@ from cafenet.common.limits import YAML_BYTES
 from cafenet.common.suggestions import did_you_mean
 from cafenet.errors import RecipeError
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's where PyYAML was built with it: it is ten times as fast."""
+
 SHIPPED = "runs/recipes"
 """The package's folder of recipes for `cafenet run`; other commands have folders and typed trees of their own."""
 
@@ -17,7 +20,7 @@ SHIPPED = "runs/recipes"
 def shipped_recipes(folder: str = SHIPPED) -> dict[str, str]:
     """The names of the recipes that come with the package, each with its description."""
     texts = {name: _shipped_text(name, folder) for name in _shipped_names(folder)}
-    return {name: str(yaml.safe_load(text).get("description", "")) for name, text in texts.items()}
+    return {name: str(yaml.load(text, _LOADER).get("description", "")) for name, text in texts.items()}
 
 
 def recipe_text(name: str, folder: str = SHIPPED, listing: str = "cafenet recipes") -> str:
