@@ -178,7 +178,7 @@ def test_mistake_ends_in_one_message(net: str, capsys: pytest.CaptureFixture[str
 
 
 def test_bug_shows_its_traceback(net: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cafenet.cli.inspect.trace", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr("cafenet.tracing.tracer.trace", lambda *args, **kwargs: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["inspect", net])
 

@@ -22,7 +22,8 @@ import cafenet
 from cafenet.cli.main import main
 from cafenet.detection.recipe import load_detection_recipe
 from cafenet.pipeline import search as api
-from cafenet.runs.recipe_files import load_recipe, recipe_text
+from cafenet.runs.recipe_files import load_recipe
+from cafenet.runs.recipe_texts import recipe_text
 from cafenet.searching import width_search as widths
 from cafenet.searching.latency import estimate as latency_model
 from cafenet.searching.latency import measure as latency

@@ -10,7 +10,8 @@ from cafenet.cli.main import main
 from cafenet.data.augment import Augmentation
 from cafenet.errors import RecipeError
 from cafenet.runs.recipe import BaselinesSection, Recipe, Reference
-from cafenet.runs.recipe_files import load_recipe, recipe_text, shipped_recipes, to_yaml
+from cafenet.runs.recipe_files import load_recipe, to_yaml
+from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
 from cafenet.training.checkpoint import differences
 
 

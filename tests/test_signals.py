@@ -31,18 +31,35 @@ def command(kind: str, place: Path) -> list[str]:
     return [sys.executable, str(place / "cafenet")]
 
 
+STOP = """\
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            try:
+                os.kill(os.getpid(), {number})
+                [None for _ in range(10)]  # here the signal is handled
+            except BaseException:
+                pass
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("kind", ["module", "script"])
-def test_a_stop_while_the_command_imports_is_one_line(kind, number, tmp_path):
-    """The signal comes when the first module of the package after the handler is looked for."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\n\n\nclass Finder:\n    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name == 'torch':\n            os.kill(os.getpid(), {int(number)})\n\n\n"
-        "sys.meta_path.insert(0, Finder())\n"
-    )
+@pytest.mark.parametrize("module", ["cafenet.cli", "torch"])
+def test_a_stop_while_the_command_imports_is_one_line(module, kind, number, tmp_path):
+    """The signal comes while the flags are declared, or when the command imports what it needs, in code that would
+    swallow an exception, as libraries do that can go without some other."""
+    (tmp_path / "sitecustomize.py").write_text(STOP.format(module=module, number=int(number)))
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [*command(kind, tmp_path), "recipes"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        [*command(kind, tmp_path), "inspect", "cafenet:none"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
     )
     assert done.stderr == "stopped: what is done is kept; the same command continues\n"
     assert (done.returncode, done.stdout) == (CODES[number], "")

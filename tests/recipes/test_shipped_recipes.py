@@ -15,7 +15,8 @@ import yaml
 from cafenet.data import ImageData, train_loader
 from cafenet.pipeline.stages import plan_stages
 from cafenet.runs.recipe import Recipe
-from cafenet.runs.recipe_files import as_tree, load_recipe, recipe_parser, recipe_text, shipped_recipes, to_yaml
+from cafenet.runs.recipe_files import as_tree, load_recipe, recipe_parser, to_yaml
+from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
 from cafenet.runs.workload import Workload
 from cafenet.supernet.build import SupernetConfig, build_supernet
 from cafenet.supernet.plain_training import train_model

@@ -12,7 +12,8 @@ from searching import TableScorer, binned
 from cafenet.scoring.scorer import Score
 from cafenet.searching.algorithms.base import Proposal
 from cafenet.searching.score_board import Contest
-from cafenet.searching.store.trials import ScoredWidth, TrialStore
+from cafenet.searching.store.scored_width import ScoredWidth
+from cafenet.searching.store.trials import TrialStore
 
 BINS = binned(9, 9)
 

@@ -22,7 +22,8 @@ from searching import binned
 import cafenet.searching.store.trials
 from cafenet.errors import StoreError
 from cafenet.scoring.scorer import Score
-from cafenet.searching.store.trials import ScoredWidth, TrialStore
+from cafenet.searching.store.scored_width import ScoredWidth
+from cafenet.searching.store.trials import TrialStore
 from cafenet.space.bins import Bins, GroupBins
 
 BINS = binned(9, 9)

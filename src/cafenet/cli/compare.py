@@ -1,14 +1,10 @@
 """`cafenet compare`: several runs on one page."""
 
 import argparse
-import webbrowser
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from cafenet.cli.paths import some_path
-from cafenet.common.files import write_text
 
 
 def add_to(commands: Any) -> None:
@@ -33,7 +29,10 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from cafenet.report.comparison import (  # matplotlib takes long
+    from rich.console import Console
+
+    from cafenet.common.files import write_text
+    from cafenet.report.comparison import (
         comparison_table,
         read_comparison,
         sentences,
@@ -59,4 +58,6 @@ def _compare(args: argparse.Namespace) -> None:
         for figure in save_figures(comparison_figures(comparison), args.figures):
             print(figure)
     if args.open:
+        import webbrowser
+
         webbrowser.open(args.output.resolve().as_uri())

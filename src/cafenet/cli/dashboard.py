@@ -1,16 +1,11 @@
 """`cafenet dashboard`: Optuna's dashboard on the study of a run."""
 
 import argparse
-import socket
 from pathlib import Path
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from cafenet.cli.paths import some_path
-from cafenet.cli.web_guard import WSGIApplication, guarded, is_loopback
-from cafenet.common.run_files import JOURNAL
 from cafenet.errors import StoreError
-from cafenet.report.run_records import study_places
 
 
 def add_to(commands: Any) -> None:
@@ -42,6 +37,9 @@ def add_to(commands: Any) -> None:
 
 def find_journal(run: Path, study: str | None = None) -> Path:
     """The trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`."""
+    from cafenet.common.run_files import JOURNAL
+    from cafenet.report.run_records import study_places
+
     journals = {
         str(place.relative_to(run)): place / JOURNAL for place in study_places(run) if (place / JOURNAL).exists()
     }
@@ -55,6 +53,8 @@ def find_journal(run: Path, study: str | None = None) -> Path:
 
 
 def _dashboard(args: argparse.Namespace) -> None:
+    from cafenet.cli.web_guard import guarded, is_loopback
+    from cafenet.cli.web_server import check_port, web_server
     from cafenet.searching.store.journal_file import open_storage
 
     journal = find_journal(args.run, args.study)
@@ -62,40 +62,10 @@ def _dashboard(args: argparse.Namespace) -> None:
         from optuna_dashboard import wsgi
     except ImportError as error:
         raise StoreError("the dashboard is an extra: pip install 'cafenet[dashboard]'") from error
-    _check_port(args.host, args.port)
+    check_port(args.host, args.port)
     application = guarded(wsgi(open_storage(journal)), args.host, args.allow_host)
-    with _server(args.host, args.port, application) as server:
+    with web_server(args.host, args.port, application) as server:
         print(f"http://{args.host}:{args.port}/ shows {journal}; Ctrl-C ends it", flush=True)
         if not is_loopback(args.host):
             print("There is no login: whoever reaches this address can change and delete trials.", flush=True)
         server.serve_forever()
-
-
-def _server(host: str, port: int, application: WSGIApplication) -> WSGIServer:
-    """A server for one user, as Optuna's own."""
-
-    class Server(WSGIServer):
-        address_family = _family(host)
-
-    return make_server(host, port, application, Server, _Quiet)
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """A line for every request says nothing to anybody."""
-
-
-def _check_port(host: str, port: int) -> None:
-    """It must be free, which the server would say less clearly."""
-    if not 0 < port < 65536:
-        raise StoreError(f"--port must lie in 1 to 65535, but is {port}")
-    try:
-        socket.create_server((host, port), family=_family(host)).close()
-    except OSError as error:
-        raise StoreError(
-            f"{host}:{port} must be free to serve on, but: {error.strerror}; give another --port"
-        ) from error

@@ -4,10 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from cafenet.cli.paths import some_path
+from cafenet.cli.recipe_list import print_recipes
 from cafenet.errors import RecipeError
 
 _EPILOG = """\
@@ -40,34 +38,27 @@ def add_to(commands: Any) -> None:
 
 
 def _detect(args: argparse.Namespace) -> None:
-    from cafenet.detection import config  # torchvision and matplotlib take long to import
+    from cafenet.detection import recipe as recipes
     from cafenet.runs.recipe_files import recipe_parser
 
     if args.help_recipe:
         parser = recipe_parser(
-            config.DetectionRecipe, prog="cafenet detect RECIPE", usage="cafenet detect RECIPE [flags]"
+            recipes.DetectionRecipe, prog="cafenet detect RECIPE", usage="cafenet detect RECIPE [flags]"
         )
         parser.print_help()
     elif args.list:
-        _list(config.shipped_detection_recipes())
+        print_recipes(recipes.shipped_detection_recipes())
     elif args.recipe is None:
         raise RecipeError("give a recipe, a .yaml file or one of `cafenet detect --list`")
     elif args.show:
-        print(config.detection_recipe_text(args.recipe), end="")
+        print(recipes.detection_recipe_text(args.recipe), end="")
     else:
         _run(args)
 
 
-def _list(recipes: dict[str, str]) -> None:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("recipe", no_wrap=True)
-    table.add_column("what it does")
-    for name, description in recipes.items():
-        table.add_row(name, description)
-    Console().print(table)
-
-
 def _run(args: argparse.Namespace) -> None:
+    from rich.console import Console
+
     from cafenet.detection.recipe import load_detection_recipe
     from cafenet.detection.report_page import write_detection_report
     from cafenet.detection.results import claims, results_table

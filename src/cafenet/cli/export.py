@@ -4,14 +4,8 @@ import argparse
 from typing import Any
 
 from cafenet.cli.paths import some_path
-from cafenet.common.run_files import RECIPE, SLIM, model_place
 from cafenet.errors import RecipeError
-from cafenet.runs.final_models import load_final
-from cafenet.runs.methods import read_entries
-from cafenet.runs.recipe_files import load_recipe
-from cafenet.runs.workload import Workload
-from cafenet.searching.algorithms.base import METHODS
-from cafenet.space.export import FORMATS, export_model
+from cafenet.space.export_formats import FORMATS
 
 
 def add_to(commands: Any) -> None:
@@ -33,6 +27,14 @@ def add_to(commands: Any) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+    from cafenet.common.run_files import RECIPE, SLIM, model_place
+    from cafenet.runs.final_models import load_final
+    from cafenet.runs.methods import read_entries
+    from cafenet.runs.recipe_files import load_recipe
+    from cafenet.runs.workload import Workload
+    from cafenet.searching.algorithms.base import METHODS
+    from cafenet.space.export import export_model
+
     if not (args.run / RECIPE.name).exists():
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
     recipe = load_recipe(str(args.run / RECIPE.name))

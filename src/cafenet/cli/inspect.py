@@ -5,16 +5,8 @@ import json
 import time
 from typing import Any
 
-import torch
-from rich.console import Console
-
-from cafenet.cli.table import print_inspection
 from cafenet.common.limits import check_input_size
 from cafenet.errors import RecipeError
-from cafenet.models import default_input_size, load_model
-from cafenet.space.bins import flops_sensitive_bins
-from cafenet.space.summary import Inspection, as_document
-from cafenet.tracing.tracer import trace
 
 _MODEL_HELP = "cafenet:NAME, torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
 
@@ -116,6 +108,15 @@ def _min_width(text: str) -> int | float:
 
 
 def _inspect(args: argparse.Namespace) -> None:
+    import torch
+    from rich.console import Console
+
+    from cafenet.cli.table import print_inspection
+    from cafenet.models import default_input_size, load_model
+    from cafenet.space.bins import flops_sensitive_bins
+    from cafenet.space.summary import Inspection, as_document
+    from cafenet.tracing.tracer import trace
+
     if args.input is not None:
         check_input_size(args.input, RecipeError)
     model = load_model(args.model)

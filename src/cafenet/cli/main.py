@@ -1,12 +1,15 @@
-"""The `cafenet` command: parses the command line, calls the package, prints the result."""
+"""The `cafenet` command: parses the command line, calls the package, prints the result.
+
+The modules of the commands import torch and whatever else takes long when a command runs, not to declare its flags.
+"""
 
 import argparse
 import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import cafenet
 from cafenet.cli import compare, dashboard, detect, export, inspect, recipes, report, run
 from cafenet.common.interrupts import KEPT, Stopped, stoppable_command
 from cafenet.errors import CafeNetError
@@ -63,7 +66,7 @@ def _run(argv: Sequence[str] | None) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"cafenet {cafenet.__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version, and exit")
     commands = parser.add_subparsers(title="commands", dest="command", required=True)
     for module in (inspect, run, recipes, report, compare, dashboard, export, detect):
         module.add_to(commands)
@@ -76,6 +79,16 @@ def _run(argv: Sequence[str] | None) -> None:
         sys.path.insert(0, os.getcwd())
     command(args)
     sys.stdout.flush()
+
+
+class _Version(argparse.Action):
+    """Reads the version only if it is asked for, since that takes a while."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any, **options: Any) -> None:
+        import cafenet
+
+        print(f"cafenet {cafenet.__version__}")
+        parser.exit()
 
 
 def _sentence(error: CafeNetError) -> str:

@@ -3,10 +3,7 @@
 import argparse
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from cafenet.runs.recipe_files import recipe_text, shipped_recipes
+from cafenet.cli.recipe_list import print_recipes
 
 
 def add_to(commands: Any) -> None:
@@ -23,12 +20,9 @@ def add_to(commands: Any) -> None:
 
 
 def _recipes(args: argparse.Namespace) -> None:
+    from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
+
     if args.action == "show":
         print(recipe_text(args.name), end="")
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("recipe", no_wrap=True)
-    table.add_column("what it does")
-    for name, description in shipped_recipes().items():
-        table.add_row(name, description)
-    Console().print(table)
+    print_recipes(shipped_recipes())

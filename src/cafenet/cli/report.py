@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import webbrowser
 from typing import Any
 
 from cafenet.cli.paths import some_path
@@ -25,7 +24,7 @@ def add_to(commands: Any) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from cafenet.report.figure_style import save_figures  # matplotlib takes long to import
+    from cafenet.report.figure_style import save_figures
     from cafenet.report.figures import all_figures
     from cafenet.report.run_page import write_report
     from cafenet.report.run_records import read_run
@@ -46,4 +45,6 @@ def _report(args: argparse.Namespace) -> None:
         for figure in save_figures(all_figures(run), args.figures):
             print(figure)
     if args.open:
+        import webbrowser
+
         webbrowser.open(path.resolve().as_uri())

@@ -3,16 +3,13 @@
 import argparse
 import logging
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.logging import RichHandler
+from typing import TYPE_CHECKING, Any
 
 from cafenet.cli.paths import some_path
 from cafenet.errors import RecipeError
-from cafenet.runs.recipe_files import load_recipe, recipe_parser
-from cafenet.runs.results import claims, results_table
-from cafenet.runs.run_recipe import Step, run_recipe
+
+if TYPE_CHECKING:
+    from cafenet.runs.run_recipe import Step
 
 _EPILOG = """\
 examples:
@@ -25,7 +22,7 @@ Everything lies in the run directory: recipe.yaml, manifest.json, the supernets 
 report.html, models/*/seed-*/slim.pt.
 """
 
-_STEPS: dict[str, tuple[Step, str]] = {
+_STEPS: dict[str, tuple["Step", str]] = {
     "run": ("evaluate", "the whole job: supernet, search, training from scratch, baselines, table"),
     "train": ("train", "only train the supernets of a recipe"),
     "search": ("search", "train the supernets and search their widths"),
@@ -51,10 +48,18 @@ def add_to(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     if args.help_recipe:
+        from cafenet.runs.recipe_files import recipe_parser
+
         recipe_parser(prog="cafenet run RECIPE", usage="cafenet run RECIPE [flags]").print_help()
         return
     if args.recipe is None:
         raise RecipeError("give a recipe, a .yaml file or one of `cafenet recipes`")
+    from rich.console import Console
+
+    from cafenet.runs.recipe_files import load_recipe
+    from cafenet.runs.results import claims, results_table
+    from cafenet.runs.run_recipe import run_recipe
+
     _tell(logging.INFO if args.verbose else logging.WARNING)
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
@@ -64,7 +69,7 @@ def _run(args: argparse.Namespace) -> None:
         console.print(results_table(rows, recipe.reference, title=recipe.description))
         for line in claims(rows):
             console.print(line)
-    from cafenet.report.run_page import write_report  # matplotlib takes long to import
+    from cafenet.report.run_page import write_report  # after the run: matplotlib takes long to import
 
     report = write_report(directory)
     models = "; models/*/seed-*/slim.pt beside it load with cafenet.load" if rows else ""
@@ -73,6 +78,9 @@ def _run(args: argparse.Namespace) -> None:
 
 def _tell(level: int) -> None:
     """Let the package's own messages from this level on appear on stderr."""
+    from rich.console import Console
+    from rich.logging import RichHandler
+
     logger = logging.getLogger("cafenet")
     logger.setLevel(level)
     logger.handlers = [RichHandler(console=Console(stderr=True), show_path=False)]

@@ -14,6 +14,7 @@ from types import FrameType
 from cafenet.common.parent_process import end_with_parent
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 KEPT = "what is done is kept; the same command continues"
 
 
@@ -43,8 +44,12 @@ def guard_command() -> None:
 
 @contextmanager
 def stoppable_command() -> Iterator[None]:
-    """Turns the first Ctrl-C or SIGTERM inside the block into a `Stopped`, and ends the process at the second."""
-    before = _handle(_raise_once())
+    """Turn the first Ctrl-C or SIGTERM into a `Stopped`, and end at once at the second.
+
+    The command also ends at once while it imports, which takes seconds: an exception would come out of the middle of
+    some import, and not every library lets it through.
+    """
+    before = _handle(_raise_once(leaves_imports=_is_command()))
     try:
         yield
     finally:
@@ -79,16 +84,23 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def _raise_once() -> Callable[[int, FrameType | None], None]:
+def _raise_once(leaves_imports: bool) -> Callable[[int, FrameType | None], None]:
     stopped: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if stopped:
+        if stopped or (leaves_imports and _is_importing(frame)):
             _leave(number, frame)
         stopped.append(number)
         raise Stopped("", signal.Signals(number).name)
 
     return stop
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a frame is part of an import."""
+    while frame is not None and frame.f_code.co_filename != _IMPORT_SYSTEM:
+        frame = frame.f_back
+    return frame is not None
 
 
 def worker_start() -> Callable[[int], None]:

@@ -4,14 +4,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Any
 
 from cafenet.common.files import write_text
 from cafenet.common.run_files import LOG, gone, read_log
 from cafenet.errors import TrainingError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _PLAIN_EVERY_SECONDS = 30.0
 
@@ -37,7 +37,6 @@ class Journal:
     ) -> None:
         self._path = None if directory is None else directory / LOG
         self._total, self._title, self._quiet = total_steps, title, quiet
-        self._console = Console(stderr=True)
         self._progress: Progress | None = None
         self._last_plain = self._start = time.monotonic()
         self._first_step = 0
@@ -54,16 +53,8 @@ class Journal:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             _drop_after(self._path, step)
-        if not self._quiet and self._console.is_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[note]}", markup=False),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=self._console,
-            )
+        self._progress = None if self._quiet else _progress_line()
+        if self._progress is not None:
             self._progress.start()
             self._task = self._progress.add_task(self._title, total=self._total, completed=step, note="")
 
@@ -112,6 +103,32 @@ class Journal:
             self._progress.stop()
         if self._board is not None:
             self._board.close()
+
+
+def _progress_line() -> "Progress | None":
+    """A bar with its times; None off a terminal."""
+    from rich.console import Console  # rich takes long to import
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return None
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
 
 
 def _drop_after(path: Path, step: int) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from cafenet.errors import CafeNetError
 
@@ -79,6 +78,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
     mean, num_pairs = float(differences.mean()), len(differences)
     if num_pairs == 1:
         return PairedDifference(mean, -np.inf, np.inf, 1, confidence)
+    from scipy.special import stdtrit  # takes long to import
+
     error = float(differences.std(ddof=1)) / num_pairs**0.5
     reach = float(stdtrit(num_pairs - 1, 0.5 + confidence / 2)) * error
     return PairedDifference(mean, mean - reach, mean + reach, num_pairs, confidence)

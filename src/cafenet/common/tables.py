@@ -6,11 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 
 @dataclass(frozen=True)
 class Shown:
@@ -31,6 +26,11 @@ class Shown:
         Returns:
             The text, without a line break at the end.
         """
+        from rich.box import SIMPLE_HEAD  # rich takes long to import
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=SIMPLE_HEAD)
         for number, name in enumerate(self.head):
             table.add_column(name, justify="right" if number else "left", no_wrap=True)

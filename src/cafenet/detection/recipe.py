@@ -8,7 +8,8 @@ from cafenet.common.options import Count, Range, Seed, check_options
 from cafenet.detection.detectors import DetectorConfig
 from cafenet.detection.errors import DetectionError
 from cafenet.detection.training import DetectionTraining
-from cafenet.runs.recipe_files import load_tree, recipe_text, shipped_recipes
+from cafenet.runs.recipe_files import load_tree
+from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
 
 SHIPPED = "detection/recipes"
 

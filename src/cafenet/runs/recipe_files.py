@@ -1,54 +1,23 @@
-"""Recipes: shipped ones by name, the user's own by path, both with flags over them; one typed tree checks all."""
+"""Recipes with flags over them, as typed trees; one tree checks a recipe and declares its flags."""
 
 import dataclasses
-import os
 import typing
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
 
-from cafenet.common.limits import YAML_BYTES
 from cafenet.common.options import option_problems
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.yaml_text import check_yaml_size, read_yaml
 from cafenet.errors import RecipeError
 from cafenet.runs.recipe import Recipe
-
-SHIPPED = "runs/recipes"
-"""The package's folder of recipes for `cafenet run`; other commands have folders and typed trees of their own."""
+from cafenet.runs.recipe_texts import recipe_text
 
 Tree = TypeVar("Tree")
 """The dataclass of a whole recipe."""
-
-
-def shipped_recipes(folder: str = SHIPPED) -> dict[str, str]:
-    """The names of the recipes that come with the package, each with its description."""
-    texts = {name: _shipped_text(name, folder) for name in _shipped_names(folder)}
-    return {name: str(yaml.safe_load(text).get("description", "")) for name, text in texts.items()}
-
-
-def recipe_text(name: str, folder: str = SHIPPED, listing: str = "cafenet recipes") -> str:
-    """The YAML of a shipped recipe or of a file; listing: the command that lists the shipped ones."""
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml") or os.path.isfile(name):  # a name may be too long for Path.is_file
-        try:
-            YAML_BYTES.check(path.stat().st_size, f"the bytes of the recipe {name}", RecipeError)
-            return path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise RecipeError(f"the recipe {name} must be a readable file, but: {_reason(error)}") from error
-    shipped = _shipped_names(folder)
-    if name not in shipped:
-        near = did_you_mean(name, shipped, cutoff=0.4)
-        raise RecipeError(
-            f"a recipe must be a .yaml file or one of the shipped ones (see `{listing}`), but got {name!r}"
-            + (f"; {near}" if near else "")
-        )
-    return _shipped_text(name, folder)
 
 
 def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
@@ -109,15 +78,6 @@ def to_yaml(recipe: Any) -> str:
     return text
 
 
-def _shipped_names(folder: str) -> list[str]:
-    entries = files("cafenet").joinpath(folder).iterdir()
-    return sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml"))
-
-
-def _shipped_text(name: str, folder: str) -> str:
-    return files("cafenet").joinpath(folder, f"{name}.yaml").read_text()
-
-
 def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> list[str]:
     """Keys that the tree does not have, with the near miss, and sections that hold none."""
     hints = typing.get_type_hints(kind)
@@ -132,10 +92,6 @@ def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> li
             is_section = isinstance(value, dict)
             problems += _unknown_keys(value, inside, where) if is_section else [f"{value!r} for the section {where!r}"]
     return problems
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return "it is not text" if isinstance(error, UnicodeDecodeError) else str(error.strerror)
 
 
 def _explained(error: ArgumentError, parser: ArgumentParser) -> str:

@@ -10,7 +10,7 @@ from cafenet.searching.algorithms.base import Settle
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.correction import Meter
 from cafenet.searching.score_board import Contest
-from cafenet.searching.store.trials import ScoredWidth, key_of
+from cafenet.searching.store.scored_width import ScoredWidth, key_of
 from cafenet.space.bins import IntArray
 
 _FILLED_EACH = 2

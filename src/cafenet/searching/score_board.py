@@ -4,14 +4,17 @@ import heapq
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from cafenet.scoring.scorer import FloatArray, Score
 from cafenet.searching.algorithms.base import Proposal
-from cafenet.searching.store.trials import ScoredWidth, TrialStore, key_of
+from cafenet.searching.store.scored_width import ScoredWidth, key_of
 from cafenet.space.bins import IntArray
+
+if TYPE_CHECKING:
+    from cafenet.searching.store.trials import TrialStore
 
 _POLL_SECONDS = 0.02
 _ENOUGH_TO_JUDGE = 10
@@ -36,7 +39,7 @@ class Contest:
     def __init__(
         self,
         scorer: WidthScorer,
-        store: TrialStore,
+        store: "TrialStore",
         costs: Callable[[IntArray], Mapping[str, float]],
         search: str,
         on_scored: Callable[[ScoredWidth], None] = lambda scored: None,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,14 @@ from cafenet.searching.latency.estimate import LatencyModel, fit_latency
 from cafenet.searching.latency.measure import LatencySettings, measure_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.score_board import Contest
-from cafenet.searching.store.trials import ScoredWidth, TrialStore
+from cafenet.searching.store.scored_width import ScoredWidth
 from cafenet.searching.workers import local_workers, shared_storage
 from cafenet.space.bins import IntArray
 from cafenet.space.importance import constants
 from cafenet.supernet.supernet import Supernet
+
+if TYPE_CHECKING:
+    from cafenet.searching.store.trials import TrialStore
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ class WidthSearch:
         contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget))
         self._drive(feasible, contest)
 
-    def _search(self, feasible: Feasible, store: TrialStore, stopped: list[str], quiet: bool) -> SearchResult:
+    def _search(self, feasible: Feasible, store: "TrialStore", stopped: list[str], quiet: bool) -> SearchResult:
         budget = feasible.budget
         progress = _Progress(self.algorithm.num_widths(feasible), f"search {budget.text}", quiet)
         check = partial(_stop, stopped)
@@ -173,7 +176,9 @@ class WidthSearch:
             settled: IntArray | Settle | None = end.value
             return (lambda within: settled) if isinstance(settled, np.ndarray) else settled
 
-    def _store(self, storage: str | Path | None, study: str) -> TrialStore:
+    def _store(self, storage: str | Path | None, study: str) -> "TrialStore":
+        from cafenet.searching.store.trials import TrialStore  # optuna takes long to import
+
         is_shared = True if self.config.num_workers > 1 else None
         return TrialStore(storage, self._bins, self.identity(), name=study, is_shared=is_shared)
 

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +20,9 @@ from cafenet.modules.calling import (
     training_mode,
     unwrap,
 )
+from cafenet.space.export_formats import FORMATS
 from cafenet.space.extraction import SlimRecord
 from cafenet.space.slim_file import load, save
-
-Format = Literal["pt", "pt2", "onnx"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 _TOLERANCE = 1e-3
 """Largest accepted difference, relative to the largest output."""

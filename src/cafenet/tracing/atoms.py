@@ -12,8 +12,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 AtomArray: TypeAlias = npt.NDArray[np.int64]
 """The atoms along one tensor dimension, one per position; FIXED marks a position that can never be dropped."""
@@ -216,6 +214,9 @@ class Atoms:
         """
         if not self._left:
             return np.arange(self.num_atoms, dtype=np.int64)
+        from scipy.sparse import csr_array  # takes long to import
+        from scipy.sparse.csgraph import connected_components
+
         left, right = (np.concatenate(side).astype(np.int32) for side in (self._left, self._right))
         # The compressed form is built by hand: scipy's conversion takes twice as long as the search itself.
         order = np.argsort(left, kind="stable")

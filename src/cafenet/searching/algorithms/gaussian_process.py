@@ -7,7 +7,6 @@ sees at most 500 scores (the best and the latest), so that a generation costs so
 import itertools
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from cafenet.scoring.scorer import FloatArray
 from cafenet.space.bins import IntArray
@@ -27,6 +26,8 @@ def draw_promising(
     For a Thompson draw one function is drawn that fits the scores, and its best candidate taken; where the regression
     is unsure this explores.
     """
+    from scipy.linalg import cholesky  # takes long to import
+
     mean, covariance = predict(shares, values, candidates)
     order = np.argsort(-mean, kind="stable")
     chosen = dict.fromkeys(order[: (num_drawn + 1) // 2].tolist())
@@ -43,6 +44,8 @@ def draw_promising(
 
 def predict(shares: FloatArray, values: FloatArray, candidates: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Expected scores of the candidates and their covariance."""
+    from scipy.linalg import cho_solve, cholesky, solve_triangular  # takes long to import
+
     kept = _kept(values)
     x, y = shares[kept], values[kept]
     center, scale = float(y.mean()), max(float(y.std()), 1e-12)

@@ -12,7 +12,7 @@ import numpy as np
 
 from cafenet.errors import BudgetError
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.store.trials import Key, key_of
+from cafenet.searching.store.scored_width import Key, key_of
 from cafenet.space.bins import IntArray
 
 _STEEPEST = 0.8

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
@@ -117,6 +116,8 @@ def write_latency(model: LatencyModel, path: str | os.PathLike[str]) -> None:
 
 def _fitted(terms: FloatArray, latency_ms: FloatArray) -> FloatArray:
     """Non-negative rates with the least squared relative errors; those of single widths are held back."""
+    from scipy.optimize import nnls  # takes long to import
+
     held_back = np.eye(terms.shape[1])[3:] * _RIDGE / latency_ms.max()
     left = np.concatenate([terms / latency_ms[:, None], held_back])
     rates: FloatArray = nnls(left, np.repeat([1.0, 0.0], [len(terms), len(held_back)]))[0]

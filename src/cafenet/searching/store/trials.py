@@ -11,7 +11,6 @@ import time
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +22,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from cafenet.errors import StoreError
 from cafenet.scoring.scorer import Score
 from cafenet.searching.store.journal_file import open_storage, without_password
+from cafenet.searching.store.scored_width import Key, ScoredWidth, key_of
 from cafenet.space.bins import Bins, IntArray
-
-Key = tuple[int, ...]
-"""Bins per group: a width vector as a dictionary's key."""
-
-
-@dataclass(frozen=True, eq=False)
-class ScoredWidth:
-    """A width vector, what it scored and what it costs."""
-
-    taken: Key
-    score: Score
-    costs: Mapping[str, float]
-    search: str
-    """The search that asked for it, as in "evolution 50% seed 0"."""
-    label: str
-    """When, as in "iteration 3"."""
-    seconds: float
-    is_exact: bool
 
 
 class TrialStore:
@@ -188,11 +170,6 @@ class TrialStore:
                 f"the study {self.name!r} in {without_password(storage)} must belong to this supernet and data, but is "
                 f"another's ({details}); use another directory, or another study name or storage, or remove it"
             )
-
-
-def key_of(taken: IntArray) -> Key:
-    """A width vector as a tuple of ints."""
-    return tuple(int(number) for number in taken)
 
 
 def _encoded(scored: ScoredWidth) -> dict[str, Any]:
