@@ -66,7 +66,7 @@ def assigned_bins(num_taken: int, num_bins: int, r: int, offsets: Offsets) -> tu
 
 
 def sharing_degree(left: IntArray, right: IntArray) -> float:
-    """Return how much two channel sets share (paper, "eqs"): |A and B| / min(|A|, |B|).
+    """Return how much two channel sets share (equation `eqs` of the paper): |A and B| / min(|A|, |B|).
 
     Args:
         left: Numbers of the channels of one set.
