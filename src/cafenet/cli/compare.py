@@ -12,7 +12,11 @@ from cafenet.common.files import write_text
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "compare",
         help="show several runs side by side, with what differs in their recipes",
@@ -33,6 +37,7 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
+    """Print the comparison and write its page."""
     from cafenet.report.comparison import (  # matplotlib takes long
         comparison_table,
         read_comparison,

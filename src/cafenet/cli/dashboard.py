@@ -14,7 +14,11 @@ from cafenet.report.run_records import study_places
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "dashboard",
         help="open Optuna's dashboard on a run's scored widths",
@@ -41,7 +45,18 @@ def add_to(commands: Any) -> None:
 
 
 def find_journal(run: Path, study: str | None = None) -> Path:
-    """The trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`."""
+    """Find the trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`.
+
+    Args:
+        run: The run directory.
+        study: Name of the study, by default the first one.
+
+    Returns:
+        The journal file.
+
+    Raises:
+        StoreError: If the run has no scored widths, or no such study.
+    """
     journals = {
         str(place.relative_to(run)): place / JOURNAL for place in study_places(run) if (place / JOURNAL).exists()
     }
@@ -55,6 +70,7 @@ def find_journal(run: Path, study: str | None = None) -> Path:
 
 
 def _dashboard(args: argparse.Namespace) -> None:
+    """Serve the dashboard until Ctrl-C."""
     from cafenet.searching.store.journal_file import open_storage
 
     journal = find_journal(args.run, args.study)
@@ -72,7 +88,7 @@ def _dashboard(args: argparse.Namespace) -> None:
 
 
 def _server(host: str, port: int, application: WSGIApplication) -> WSGIServer:
-    """A server for one user, as Optuna's own."""
+    """Make a server for one user, like Optuna's own."""
 
     class Server(WSGIServer):
         address_family = _family(host)
@@ -81,16 +97,19 @@ def _server(host: str, port: int, application: WSGIApplication) -> WSGIServer:
 
 
 def _family(host: str) -> socket.AddressFamily:
+    """Return the address family of a host."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 class _Quiet(WSGIRequestHandler):
+    """A request handler that logs nothing."""
+
     def log_message(self, format: str, *args: object) -> None:
-        """A line for every request says nothing to anybody."""
+        """Log nothing, because a line for every request helps nobody."""
 
 
 def _check_port(host: str, port: int) -> None:
-    """It must be free, which the server would say less clearly."""
+    """Check that the port is free; the error of the server itself would be less clear."""
     if not 0 < port < 65536:
         raise StoreError(f"--port must lie in 1 to 65535, but is {port}")
     try:

@@ -23,7 +23,11 @@ a flag (see `cafenet detect --help-recipe`). A second start of the same command 
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "detect",
         help="compare searched backbones under Faster R-CNN or RetinaNet",
@@ -40,7 +44,8 @@ def add_to(commands: Any) -> None:
 
 
 def _detect(args: argparse.Namespace) -> None:
-    from cafenet.detection import config  # torchvision and matplotlib take long to import
+    """Show help, list or print recipes, or run one."""
+    from cafenet.detection import config  # imported here because torchvision and matplotlib load slowly
     from cafenet.runs.recipe_files import recipe_parser
 
     if args.help_recipe:
@@ -59,6 +64,7 @@ def _detect(args: argparse.Namespace) -> None:
 
 
 def _list(recipes: dict[str, str]) -> None:
+    """Print the shipped recipes."""
     table = Table(box=None, pad_edge=False)
     table.add_column("recipe", no_wrap=True)
     table.add_column("what it does")
@@ -68,6 +74,7 @@ def _list(recipes: dict[str, str]) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    """Run a recipe and print its results."""
     from cafenet.detection.recipe import load_detection_recipe
     from cafenet.detection.report_page import write_detection_report
     from cafenet.detection.results import claims, results_table

@@ -15,7 +15,11 @@ from cafenet.space.export import FORMATS, export_model
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "export",
         help="write a final model of a run as .pt, .pt2 or .onnx, checked after writing",
@@ -33,6 +37,7 @@ def add_to(commands: Any) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+    """Find the model of a run, export it and print the difference of outputs."""
     if not (args.run / RECIPE.name).exists():
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
     recipe = load_recipe(str(args.run / RECIPE.name))
