@@ -1,1 +1,1 @@
-"""The command line."""
+"""The `cafenet` command, one module per subcommand."""

@@ -8,7 +8,11 @@ from cafenet.cli.paths import some_path
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "compare",
         help="show several runs side by side, with what differs in their recipes",
@@ -29,6 +33,7 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
+    """Print the comparison and write its page."""
     from rich.console import Console
 
     from cafenet.common.files import write_text

@@ -9,7 +9,11 @@ from cafenet.errors import StoreError
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "dashboard",
         help="open Optuna's dashboard on a run's scored widths",
@@ -36,7 +40,18 @@ def add_to(commands: Any) -> None:
 
 
 def find_journal(run: Path, study: str | None = None) -> Path:
-    """The trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`."""
+    """Find the trials of a run's supernet: `runs/demo/supernet/trials.journal` is the study `supernet`.
+
+    Args:
+        run: The run directory.
+        study: Name of the study, by default the first one.
+
+    Returns:
+        The journal file.
+
+    Raises:
+        StoreError: If the run has no scored widths, or no such study.
+    """
     from cafenet.common.run_files import JOURNAL
     from cafenet.report.run_records import study_places
 
@@ -53,6 +68,7 @@ def find_journal(run: Path, study: str | None = None) -> Path:
 
 
 def _dashboard(args: argparse.Namespace) -> None:
+    """Serve the dashboard until Ctrl-C."""
     from cafenet.cli.web_guard import guarded, is_loopback
     from cafenet.cli.web_server import check_port, web_server
     from cafenet.searching.store.journal_file import open_storage

@@ -21,7 +21,11 @@ a flag (see `cafenet detect --help-recipe`). A second start of the same command 
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "detect",
         help="compare searched backbones under Faster R-CNN or RetinaNet",
@@ -38,6 +42,7 @@ def add_to(commands: Any) -> None:
 
 
 def _detect(args: argparse.Namespace) -> None:
+    """Show help, list or print recipes, or run one."""
     from cafenet.detection import recipe as recipes
     from cafenet.runs.recipe_files import recipe_parser
 
@@ -57,6 +62,7 @@ def _detect(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    """Run a recipe and print its results."""
     from rich.console import Console
 
     from cafenet.detection.recipe import load_detection_recipe

@@ -9,7 +9,11 @@ from cafenet.space.export_formats import FORMATS
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "export",
         help="write a final model of a run as .pt, .pt2 or .onnx, checked after writing",
@@ -27,6 +31,7 @@ def add_to(commands: Any) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+    """Find the model of a run, export it and print the difference of outputs."""
     from cafenet.common.run_files import RECIPE, SLIM, model_place
     from cafenet.runs.final_models import load_final
     from cafenet.runs.methods import read_entries

@@ -1,4 +1,4 @@
-"""`cafenet inspect`: which widths of a model can vary, and what each channel costs."""
+"""`cafenet inspect`: the widths of a model that can vary, and the cost of each channel."""
 
 import argparse
 import json
@@ -30,7 +30,11 @@ One multiply-add counts as 1 FLOP, as in the paper.
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     inspect = commands.add_parser(
         "inspect",
         help="show which widths of a model can vary, and what each channel costs",
@@ -91,6 +95,7 @@ def add_to(commands: Any) -> None:
 
 
 def _input_size(text: str) -> tuple[int, ...]:
+    """Parse a size such as 3,224,224."""
     try:
         size = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -101,6 +106,7 @@ def _input_size(text: str) -> tuple[int, ...]:
 
 
 def _min_width(text: str) -> int | float:
+    """Parse a number of channels or a share."""
     try:
         return int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
@@ -108,6 +114,7 @@ def _min_width(text: str) -> int | float:
 
 
 def _inspect(args: argparse.Namespace) -> None:
+    """Trace the model and print what was found."""
     import torch
     from rich.console import Console
 

@@ -27,12 +27,20 @@ _SIGPIPE = 13
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, 2 after a mistake that the user can correct, 130 after Ctrl-C, 143
-    after SIGTERM."""
+    """Run the command.
+
+    Invalid input prints one line that says what must hold and exits with code 2.
+
+    Args:
+        argv: The arguments, by default those of this process.
+
+    Returns:
+        The exit code: 0, 2 after a mistake that the user can correct, 130 after Ctrl-C, 143 after SIGTERM.
+    """
     try:
         with stoppable_command():
             _run(argv)
-    except BrokenPipeError:  # whoever read the output has gone
+    except BrokenPipeError:  # the reader of the output has ended, as in `cafenet ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except CafeNetError as error:
@@ -59,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> None:
-    """Read the command line and do what it says."""
+    """Parse the command line and run the subcommand."""
     parser = argparse.ArgumentParser(
         prog="cafenet",
         description="Find how wide each layer of a PyTorch network should be, within a budget.",
@@ -75,7 +83,7 @@ def _run(argv: Sequence[str] | None) -> None:
         parser.error(f"unrecognized arguments: {' '.join(flags)}")
     args.flags = flags
     command: Callable[[argparse.Namespace], None] = args.command_function
-    if os.getcwd() not in sys.path:  # so that package.module:FACTORY finds the user's package, as with `python -m`
+    if os.getcwd() not in sys.path:  # package.module:FACTORY must find the user's package, as with `python -m`
         sys.path.insert(0, os.getcwd())
     command(args)
     sys.stdout.flush()
@@ -92,6 +100,6 @@ class _Version(argparse.Action):
 
 
 def _sentence(error: CafeNetError) -> str:
-    """What an error says; from a data loader's worker it comes inside a traceback, as the last line."""
+    """Return the message of an error; from a worker of a data loader it is the last line of a traceback."""
     text = str(error)
     return text.rstrip().splitlines()[-1].partition(": ")[2] if text.startswith("Caught ") else text

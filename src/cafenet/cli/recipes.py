@@ -1,4 +1,4 @@
-"""`cafenet recipes`: the recipes that are shipped."""
+"""`cafenet recipes`: the shipped recipes."""
 
 import argparse
 from typing import Any
@@ -7,7 +7,11 @@ from cafenet.cli.recipe_list import print_recipes
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "recipes",
         help="list the shipped recipes, or print one to start from",
@@ -20,6 +24,7 @@ def add_to(commands: Any) -> None:
 
 
 def _recipes(args: argparse.Namespace) -> None:
+    """List the recipes, or print one."""
     from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
 
     if args.action == "show":

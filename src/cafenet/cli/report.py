@@ -1,4 +1,4 @@
-"""`cafenet report`: the page of a run, made anew."""
+"""`cafenet report`: the page of a run, rewritten."""
 
 import argparse
 import sys
@@ -9,7 +9,11 @@ from cafenet.errors import RecipeError
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command."""
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     parser = commands.add_parser(
         "report",
         help="write the page of a run (report.html), finished or not",
@@ -24,6 +28,7 @@ def add_to(commands: Any) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
+    """Write the page of a run, and its figures if asked."""
     from cafenet.report.figure_style import save_figures
     from cafenet.report.figures import all_figures
     from cafenet.report.run_page import write_report

@@ -1,4 +1,4 @@
-"""`cafenet run` and its single steps: a recipe and a directory in, trained slim models and a table out."""
+"""`cafenet run` and its single steps: from a recipe to a run directory with trained slim models and a table."""
 
 import argparse
 import logging
@@ -32,7 +32,11 @@ _STEPS: dict[str, tuple["Step", str]] = {
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command and its steps."""
+    """Declare the command and its steps.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
     for name, (step, help_text) in _STEPS.items():
         parser = commands.add_parser(
             name, help=help_text, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -47,6 +51,7 @@ def add_to(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    """Run a recipe up to a step, print the table and write the report."""
     if args.help_recipe:
         from cafenet.runs.recipe_files import recipe_parser
 
@@ -77,7 +82,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _tell(level: int) -> None:
-    """Let the package's own messages from this level on appear on stderr."""
+    """Show the package's log messages from this level on, on stderr."""
     from rich.console import Console
     from rich.logging import RichHandler
 

@@ -1,4 +1,4 @@
-"""What `cafenet inspect` found, as tables for people."""
+"""The results of `cafenet inspect` as tables for the terminal."""
 
 from decimal import Decimal
 
@@ -13,10 +13,15 @@ from cafenet.space.width_space import WidthSpace
 
 
 def print_inspection(inspection: Inspection, console: Console) -> None:
-    """Print the groups, what is frozen and why, and the totals last, where the eye falls."""
+    """Print the groups, the frozen layers with their reasons, and the totals last, where the eye falls.
+
+    Args:
+        inspection: The traced model and its bins.
+        console: The console to print on.
+    """
     space = inspection.space
     size = "x".join(map(str, inspection.input_size))
-    # Text, not str: rich would read [0] in a name as markup.
+    # A Text object is printed literally; in a str, rich would read [0] in a name as markup.
     console.print(Text(f"{inspection.model}, input {size}", style="bold"))
     console.print(_group_table(space, inspection.bins))
     if space.frozen:
@@ -27,6 +32,7 @@ def print_inspection(inspection: Inspection, console: Console) -> None:
 
 
 def _group_table(space: WidthSpace, bins: Bins) -> Table:
+    """Return the table of width groups."""
     columns = {
         "channels": [f"{group.channels:,}" for group in space.groups],
         "divisor": [f"{group.divisor:,}" for group in space.groups],
@@ -36,7 +42,7 @@ def _group_table(space: WidthSpace, bins: Bins) -> Table:
         "bin\nsize": [f"{group.size:,}" for group in bins.groups],
         "bins": [f"{group.num_bins:,}" for group in bins.groups],
     }
-    for heading in ("divisor", "min\nwidth"):  # say nothing where there is nothing to say
+    for heading in ("divisor", "min\nwidth"):  # a column of ones says nothing
         if set(columns[heading]) == {"1"}:
             del columns[heading]
     table = Table(box=SIMPLE_HEAD)
@@ -49,6 +55,7 @@ def _group_table(space: WidthSpace, bins: Bins) -> Table:
 
 
 def _frozen_table(space: WidthSpace) -> Table:
+    """Return the table of frozen layers."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("frozen layer", overflow="fold")
     table.add_column("channels", justify="right", no_wrap=True)
@@ -59,6 +66,7 @@ def _frozen_table(space: WidthSpace) -> Table:
 
 
 def _totals(inspection: Inspection) -> Text:
+    """Return the totals."""
     space = inspection.space
     proof = "verified on a shrunk run" if inspection.verified else "not verified"
     return Text(
@@ -71,5 +79,5 @@ def _totals(inspection: Inspection) -> Text:
 
 
 def _scientific(number: int) -> str:
-    """2.6e26; a float could not hold a product of many groups beyond 1e308."""
+    """Return a large number as 2.6e26; a float could not hold products of many groups beyond 1e308."""
     return f"{number:,}" if number < 1_000_000 else f"{Decimal(number):.1e}".replace("e+", "e")

@@ -11,13 +11,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+"""A WSGI application: a function of (environ, start_response) that returns the body."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def allowed_names(host: str, more: Collection[str] = ()) -> frozenset[str]:
-    """The names under which a server on `host` may be asked for: on this machine alone, those of this machine."""
+    """Return the names under which a server may be asked for.
+
+    Args:
+        host: Host that the server listens on.
+        more: Further names that the user allows.
+
+    Returns:
+        The names: those of the loopback, and for a server that other machines reach also those of this machine.
+    """
     names = {host.lower(), *(name.lower() for name in more)}
     if is_loopback(host):
         return frozenset(names | _LOOPBACK)
@@ -25,7 +34,14 @@ def allowed_names(host: str, more: Collection[str] = ()) -> frozenset[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine reach a server on this host."""
+    """Return whether only programs on this machine reach a server on this host.
+
+    Args:
+        host: Name or address of the host.
+
+    Returns:
+        True for localhost and loopback addresses.
+    """
     try:
         return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -33,7 +49,16 @@ def is_loopback(host: str) -> bool:
 
 
 def guarded(application: WSGIApplication, host: str, names: Collection[str] = ()) -> WSGIApplication:
-    """The application, which answers 403 to foreign Host headers and to writes that another site sends."""
+    """Wrap an application so that it answers 403 to foreign Host headers and to writes that another site sends.
+
+    Args:
+        application: The application.
+        host: Host that the server listens on.
+        names: Further names under which it may be asked for.
+
+    Returns:
+        The wrapped application.
+    """
     allowed, takes_addresses = allowed_names(host, names), not is_loopback(host)
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -47,9 +72,15 @@ def guarded(application: WSGIApplication, host: str, names: Collection[str] = ()
 
 
 def refusal(environ: dict[str, Any], allowed: Collection[str], takes_addresses: bool) -> str:
-    """Why a request is refused, or an empty text.
+    """Return why a request is refused.
 
-    takes_addresses: whether the machine may be asked for by any IP address, which no other site can claim as its name.
+    Args:
+        environ: The WSGI environment of the request.
+        allowed: Names under which the server may be asked for.
+        takes_addresses: If True, any IP address is allowed as Host, because no other site can claim one as its name.
+
+    Returns:
+        The reason, or an empty text if the request is allowed.
     """
     asked = str(environ.get("HTTP_HOST", ""))
     name = (urlsplit(f"//{asked}").hostname or "") if _is_plain(asked) else ""
@@ -67,11 +98,12 @@ def refusal(environ: dict[str, Any], allowed: Collection[str], takes_addresses: 
 
 
 def _is_plain(host: str) -> bool:
-    """Whether a Host header is a name or an address, perhaps with a port, and nothing else."""
+    """Return whether a Host header is a name or an address, perhaps with a port, and nothing else."""
     return all(character.isalnum() or character in ".-_:[]%" for character in host) and host.count("]") <= 1
 
 
 def _is_address(name: str) -> bool:
+    """Return whether a name is an IP address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Data sets, how they are divided, and loaders for training and scoring."""
+"""Data sets, their division into parts, and loaders for training and scoring."""
 
 from cafenet.data.augment import Augmentation
 from cafenet.data.celeba import load_celeba

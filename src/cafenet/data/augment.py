@@ -1,8 +1,8 @@
 """Random changes of training images, for a whole batch at once.
 
-The chance is drawn apart from the work: every example brings eight numbers between 0 and 1, and what happens to it is a
-function of these. `cafenet.training.batch_feed` seeds the draw with seed, epoch and example, so a resumed run continues
-bit for bit, whatever the batch that an example falls into and whoever prepares it.
+Random numbers are drawn separately from the work: every example comes with eight numbers between 0 and 1, and the
+changes of its image are a function of these. `cafenet.training.batch_feed` seeds the draw with seed, epoch and example.
+A resumed run therefore continues bit for bit, whatever batch an example falls into and whichever process prepares it.
 """
 
 import math
@@ -24,14 +24,20 @@ _ERASED_RATIO = (0.3, 3.3)
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What may happen to a training image."""
+    """Random changes that may be made to a training image.
+
+    Example:
+        >>> from cafenet.data import Augmentation
+        >>> Augmentation(padding=4, flip=True).erasing
+        0.0
+    """
 
     resized_crop: bool = False
-    """Cut out 8% to 100% of the area at proportions of 3:4 to 4:3, and scale it to the size of the input."""
+    """If True, 8% to 100% of the area is cut out at proportions of 3:4 to 4:3 and scaled to the size of the input."""
     padding: Count = 0
-    """Add so many black pixels on all sides, then crop at random to the size before."""
+    """Number of black pixels that are added on all sides before a random crop to the original size."""
     flip: bool = False
-    """Mirror left and right, every other time."""
+    """If True, an image is mirrored left to right with probability 1/2."""
     erasing: Share = 0.0
     """Probability of blanking a random rectangle (random erasing)."""
 
@@ -40,15 +46,25 @@ class Augmentation:
 
     @property
     def draws(self) -> bool:
-        """Whether a batch needs the examples' numbers."""
+        """True if a batch needs the random numbers of its examples."""
         return bool(self.padding or self.flip or self.erasing)
 
 
 NONE = Augmentation()
+"""No augmentation."""
 
 
 def augment(images: Tensor, draws: Tensor, augmentation: Augmentation) -> Tensor:
-    """Crop and flip a batch (B, C, H, W); `draws` is (B, 8)."""
+    """Crop and flip a batch of images.
+
+    Args:
+        images: Images, shape (B, C, H, W).
+        draws: Eight random numbers per image, shape (B, 8).
+        augmentation: The changes to make.
+
+    Returns:
+        The changed images.
+    """
     if augmentation.padding:
         images = random_crop(images, draws[:, :2], augmentation.padding)
     if augmentation.flip:
@@ -57,7 +73,16 @@ def augment(images: Tensor, draws: Tensor, augmentation: Augmentation) -> Tensor
 
 
 def random_crop(images: Tensor, draws: Tensor, padding: int) -> Tensor:
-    """Shift each image by -padding to +padding pixels both ways; what enters is black."""
+    """Shift each image by -padding to +padding pixels in both directions; pixels from outside are black.
+
+    Args:
+        images: Images, shape (B, C, H, W).
+        draws: Two random numbers per image, shape (B, 2).
+        padding: Largest shift in pixels.
+
+    Returns:
+        The shifted images.
+    """
     height, width = images.shape[2:]
     padded = functional.pad(images, (padding,) * 4)
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # a view: (B, C, rows, columns, H, W)
@@ -66,7 +91,16 @@ def random_crop(images: Tensor, draws: Tensor, padding: int) -> Tensor:
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """From uint8 to float32 with mean 0 and deviation 1: a pixel of 255 becomes (1 - mean) / std."""
+    """Convert images from uint8 to float32 with mean 0 and deviation 1: a pixel of 255 becomes (1 - mean) / std.
+
+    Args:
+        images: Images, shape (B, C, H, W).
+        mean: Mean of each channel, for pixels between 0 and 1.
+        std: Standard deviation of each channel, for pixels between 0 and 1.
+
+    Returns:
+        The normalised images.
+    """
     shift, scale = (255 * torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
     return images.float().sub_(shift).div_(scale)
 
@@ -74,8 +108,16 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
 def erase(images: Tensor, draws: Tensor, probability: float) -> Tensor:
     """Set a rectangle of some normalised images to 0, the mean colour, in place.
 
-    It covers 2% to 33% of the area at proportions of 0.3 to 3.3; what sticks out is cut off. Elsewhere such a rectangle
-    is drawn again.
+    The rectangle covers 2% to 33% of the area at proportions of 0.3 to 3.3, and a part outside the image is cut off.
+    (Other implementations draw such a rectangle again.)
+
+    Args:
+        images: Normalised images, shape (B, C, H, W).
+        draws: Eight random numbers per image, shape (B, 8).
+        probability: Probability that an image is changed.
+
+    Returns:
+        The same tensor.
     """
     height, width = images.shape[2:]
     is_erased, area, ratio, row, column = draws[:, 3:].unbind(1)

@@ -1,11 +1,11 @@
 """CelebA: faces with 40 attributes, in the layout of its authors or as a CSV table.
 
-Official: `list_attr_celeba.txt`, `list_eval_partition.txt` and the directory `img_align_celeba`; the partition's 0 is
-the training set and 2 the test set, as in the paper (1 is not used: a tenth of the training set validates). torchvision
-reads this layout only together with files that are not needed here.
+The official layout has `list_attr_celeba.txt`, `list_eval_partition.txt` and the directory `img_align_celeba`. Part 0
+is the training set and part 2 the test set, as in the paper; part 1 is not used, because a tenth of the training set
+serves for validation. (torchvision reads this layout only together with files that are not needed here.)
 
-CSV: `attributes.csv` with the columns `image` and one an attribute, zeros and ones, and the directory `images`. It has
-no partition, so a sixth is the test set, always the same one.
+The CSV layout has `attributes.csv` with the column `image` and one column of zeros and ones per attribute, and the
+directory `images`. It has no partition, so a fixed sixth of the images is the test set.
 """
 
 import csv
@@ -21,7 +21,7 @@ from cafenet.data.split import stratified_split
 from cafenet.errors import DataError
 
 MEAN, STD = (0.5056, 0.4260, 0.3836), (0.3085, 0.2895, 0.2888)
-"""Of the pixels of the first 6,000 images."""
+"""Mean and standard deviation of the pixels of the first 6,000 images."""
 
 _TEST_SHARE, _TEST_SEED = 1 / 6, 0
 _Table = tuple[list[str], list[str], npt.NDArray[np.float32]]
@@ -32,7 +32,17 @@ def load_celeba(
 ) -> DataSets:
     """Read either layout; every image is scaled to cover `size` and cropped to it, in the middle.
 
-    cache_limit_bytes: images of a set are kept in memory up to so many bytes (20,000 of 224x160 in 2 GiB).
+    Args:
+        root: Directory of the data set.
+        size: Height and width of the images.
+        cache_limit_bytes: Largest size of decoded images that are kept in memory, per set; 2 GiB hold 20,000 of
+            224x160.
+
+    Returns:
+        The training and the test set.
+
+    Raises:
+        DataError: If the directory has neither layout, or a file is missing or damaged.
     """
     root = Path(root)
     if (root / "list_attr_celeba.txt").is_file():
@@ -57,7 +67,7 @@ def load_celeba(
 
 
 def _read_official(path: Path) -> _Table:
-    """The number of images, the names of the attributes, then a file and its attributes, 1 or -1, a line."""
+    """Read the number of images, the names of the attributes, then one line per image with its attributes, 1 or -1."""
     lines = path.read_text().splitlines()
     if len(lines) < 3:
         raise DataError(
@@ -70,6 +80,7 @@ def _read_official(path: Path) -> _Table:
 
 
 def _read_csv(path: Path) -> _Table:
+    """Read a CSV table with a header."""
     with path.open(newline="") as file:
         rows = [row for row in csv.reader(file) if row]
     if len(rows) < 2 or rows[0][0] != "image":
@@ -82,7 +93,7 @@ def _read_csv(path: Path) -> _Table:
 def _table(
     path: Path, rows: list[list[str]], num_attributes: int, first_line: int
 ) -> tuple[list[str], npt.NDArray[np.float32]]:
-    """File names and values, of rows that all have the same length."""
+    """Return file names and values of rows that must all have the same length."""
     for number, row in enumerate(rows, start=first_line):
         if len(row) != num_attributes + 1:
             raise DataError(
@@ -96,6 +107,7 @@ def _table(
 
 
 def _check_values(path: Path, attributes: npt.NDArray[np.float32], allowed: tuple[int, int]) -> None:
+    """Refuse values other than the two allowed ones."""
     wrong = np.argwhere(~np.isin(attributes, allowed))
     if len(wrong):
         row, column = wrong[0].tolist()
@@ -106,7 +118,7 @@ def _check_values(path: Path, attributes: npt.NDArray[np.float32], allowed: tupl
 
 
 def _read_partition(path: Path, files: list[str]) -> tuple[IntArray, IntArray]:
-    """Numbers of the training and of the test images."""
+    """Return the numbers of the training images and of the test images."""
     if not path.is_file():
         raise DataError(f"the official layout must say which images are for training, but there is no {path}")
     part_of = dict(line.split()[:2] for line in path.read_text().splitlines() if len(line.split()) >= 2)

@@ -1,4 +1,4 @@
-"""What a data set is: images, targets, the names of the classes and the numbers that images are normalised with."""
+"""The data model: images, targets, names of classes, and the statistics that images are normalised with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from torch import Tensor
 from cafenet.errors import DataError
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
+"""Array of int64 numbers."""
 _Data = TypeVar("_Data", bound="ImageData")
 
 
@@ -24,14 +25,18 @@ class ImageData:
     """
 
     name: str
+    """Name of the data set in messages and reports."""
     images: Tensor | Sequence[Tensor]
-    """In memory as one uint8 tensor (N, C, H, W); or one uint8 tensor (C, H, W) an image, perhaps read when needed."""
+    """Images in memory as one uint8 tensor (N, C, H, W), or a sequence of uint8 tensors (C, H, W), which may be read
+    from files when they are needed."""
     targets: Tensor
-    """Class numbers (N,) as int64, or one zero or one an attribute (N, A) as float32."""
+    """Class numbers (N,) as int64, or one zero or one per attribute (N, A) as float32."""
     classes: tuple[str, ...]
     """Names of the classes, or of the attributes."""
     mean: tuple[float, ...]
+    """Mean of each channel, for pixels between 0 and 1."""
     std: tuple[float, ...]
+    """Standard deviation of each channel, for pixels between 0 and 1."""
 
     def __post_init__(self) -> None:
         problems = [*_image_problems(self), *_target_problems(self)]
@@ -43,11 +48,18 @@ class ImageData:
 
     @property
     def is_multi_label(self) -> bool:
-        """Whether an image has attributes instead of one class."""
+        """True if an image has attributes instead of one class."""
         return self.targets.ndim == 2
 
     def subset(self: _Data, indices: IntArray | Sequence[int]) -> _Data:
-        """The examples of these numbers, in this order; images in memory are copied."""
+        """Return some of the examples; images in memory are copied.
+
+        Args:
+            indices: Numbers of the examples, in the wanted order.
+
+        Returns:
+            A data set of the same kind.
+        """
         index = torch.as_tensor(np.asarray(indices, dtype=np.int64))
         return replace(self, images=_take(self.images, index), targets=self.targets[index])
 
@@ -57,7 +69,9 @@ class DataSets:
     """A training set, and a test set that neither training nor search may see."""
 
     train: ImageData
+    """The training set."""
     test: ImageData
+    """The test set."""
 
     def __post_init__(self) -> None:
         if self.train.classes != self.test.classes:
@@ -75,16 +89,31 @@ class DataSets:
 
 
 def to_rgb(data: ImageData) -> ImageData:
-    """Grey images in memory as three equal channels, for networks that take colours."""
+    """Turn grey images in memory into three equal channels, for networks that take colour images.
+
+    Args:
+        data: Data with images of one channel.
+
+    Returns:
+        The data with three channels.
+
+    Raises:
+        DataError: If the images are not in memory or do not have one channel.
+    """
     if not isinstance(data.images, Tensor) or data.images.shape[1] != 1:
         raise DataError(f"{data.name} must hold images of one channel in memory to be turned into three")
     return replace(data, images=data.images.repeat(1, 3, 1, 1), mean=data.mean * 3, std=data.std * 3)
 
 
 def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel of uint8 images, of pixels between 0 and 1, to four digits.
+    """Compute the mean and standard deviation of each channel, for pixels between 0 and 1, to four digits.
 
-    A channel that is half black and half white has (0.5, 0.5); a channel of one colour gets the deviation 1.
+    Args:
+        images: uint8 images, shape (N, C, H, W).
+
+    Returns:
+        Means and deviations. A channel that is half black and half white has (0.5, 0.5); a channel of one colour gets
+        the deviation 1.
     """
     levels = torch.arange(256, dtype=torch.float64) / 255
     means, stds = [], []
@@ -98,6 +127,7 @@ def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, 
 
 
 def _take(images: Tensor | Sequence[Tensor], index: Tensor) -> Tensor | Sequence[Tensor]:
+    """Return some of the images; files are chosen by name without reading them."""
     if isinstance(images, Tensor):
         return images[index]
     take: Any = getattr(images, "take", None)  # files are chosen by name, without reading them
@@ -105,6 +135,7 @@ def _take(images: Tensor | Sequence[Tensor], index: Tensor) -> Tensor | Sequence
 
 
 def _image_problems(data: ImageData) -> list[str]:
+    """Return what is wrong with the images."""
     problems = []
     if len(data.images) != len(data.targets):
         problems.append(f"there must be one target an image, but {len(data.images)} and {len(data.targets)} were given")
@@ -124,6 +155,7 @@ def _image_problems(data: ImageData) -> list[str]:
 
 
 def _target_problems(data: ImageData) -> list[str]:
+    """Return what is wrong with the targets."""
     targets, num_classes = data.targets, len(data.classes)
     if targets.ndim == 2 and targets.dtype == torch.float32:
         problems = []
@@ -144,5 +176,6 @@ def _target_problems(data: ImageData) -> list[str]:
 
 
 def _some(names: Sequence[str]) -> str:
+    """Return the first five names for a message."""
     shown = ", ".join(names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -1,4 +1,4 @@
-"""Images in files: read when asked for, or all of them once, where they fit into memory."""
+"""Images in files: decoded when they are needed, or all at once if they fit into memory."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,17 @@ from cafenet.data.datasets import ImageData
 from cafenet.errors import DataError
 
 CACHE_LIMIT_BYTES = 2 * 2**30
-"""Decoded images are kept in memory up to this size: 14,000 of 224x224."""
+"""Largest size of decoded images that are kept in memory: 14,000 of 224x224."""
 
 
 @dataclass(frozen=True)
 class ImageFiles(Sequence[Tensor]):
-    """Files that are decoded when indexed, to RGB as uint8 (3, H, W)."""
+    """Image files that are decoded when indexed, to RGB as uint8 (3, H, W)."""
 
     paths: tuple[str, ...]
+    """Paths of the files."""
     size: tuple[int, int] | None = None
-    """Height and width that every image is brought to (scaled to cover them, then cropped); None leaves it as it is."""
+    """Height and width that every image is brought to (scaled to cover them, then cropped); None keeps its own size."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -45,12 +46,30 @@ class ImageFiles(Sequence[Tensor]):
         return (self[number] for number in range(len(self)))
 
     def take(self, indices: Sequence[int]) -> "ImageFiles":
-        """The files of these numbers."""
+        """Return some of the files.
+
+        Args:
+            indices: Numbers of the files.
+
+        Returns:
+            The files, not decoded.
+        """
         return replace(self, paths=tuple(self.paths[number] for number in indices))
 
 
 def image_files(paths: Sequence[str], size: tuple[int, int] | None = None) -> ImageFiles:
-    """Files as images; none of them may be missing or empty. What is inside is looked at when it is decoded."""
+    """Check that files exist and are not empty; their content is checked when they are decoded.
+
+    Args:
+        paths: Paths of the files.
+        size: Height and width that every image is brought to, or None.
+
+    Returns:
+        The images.
+
+    Raises:
+        DataError: If a file is missing or empty.
+    """
     problems = [problem for problem in map(_file_problem, paths) if problem]
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
@@ -59,7 +78,17 @@ def image_files(paths: Sequence[str], size: tuple[int, int] | None = None) -> Im
 
 
 def read_image(path: str | Path) -> Tensor:
-    """Decode one file to RGB, uint8 (3, H, W); a file that cannot be decoded is named."""
+    """Decode one file to RGB.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A uint8 tensor (3, H, W).
+
+    Raises:
+        DataError: If the file cannot be decoded; the message names it.
+    """
     library = _pillow()
     try:
         with _opened(library, path) as image:
@@ -70,9 +99,17 @@ def read_image(path: str | Path) -> Tensor:
 
 
 def cover(image: Tensor, size: tuple[int, int], crop_ratio: float = 1.0) -> Tensor:
-    """Scale an image until it covers `size / crop_ratio` with its proportions kept, then cut `size` from the middle.
+    """Scale an image, with its proportions kept, until it covers `size / crop_ratio`, then cut `size` from the middle.
 
     An image of 300x400 (height, width) for size (224, 224) and crop_ratio 0.875 is scaled to 256x341, then cropped.
+
+    Args:
+        image: Image, shape (C, H, W).
+        size: Height and width of the result.
+        crop_ratio: Share of each side of the scaled image that is kept.
+
+    Returns:
+        The cropped image.
     """
     height, width = image.shape[-2:]
     scale = max(size[0] / crop_ratio / height, size[1] / crop_ratio / width)
@@ -84,9 +121,20 @@ def cover(image: Tensor, size: tuple[int, int], crop_ratio: float = 1.0) -> Tens
 
 
 def in_memory(data: ImageData, limit_bytes: int = CACHE_LIMIT_BYTES) -> ImageData:
-    """The same data with all files decoded, if that takes at most `limit_bytes`; else the data as they are.
+    """Decode all image files of a data set, if they fit into the limit.
 
-    What is decoded does not depend on the limit, only when: damaged files are found here, or later, in training.
+    The limit does not change the images, only when they are decoded: damaged files are found here, or later in
+    training.
+
+    Args:
+        data: The data set.
+        limit_bytes: Largest size of the decoded images.
+
+    Returns:
+        The data with images in memory, or the data unchanged.
+
+    Raises:
+        DataError: If a file cannot be decoded.
     """
     files = data.images
     if not isinstance(files, ImageFiles):
@@ -109,12 +157,17 @@ def in_memory(data: ImageData, limit_bytes: int = CACHE_LIMIT_BYTES) -> ImageDat
 
 
 def num_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use.
+
+    Returns:
+        The number.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _sizes(files: ImageFiles, limit_bytes: int) -> list[tuple[int, int]] | None:
-    """Height and width of every image, or None if they do not fit; only headers are read, and only if it may help."""
+    """Return height and width of every image, or None if they do not fit; only headers are read, and only if it may
+    help."""
     if files.size is not None:
         return [files.size] * len(files) if 3 * files.size[0] * files.size[1] * len(files) <= limit_bytes else None
     if sum(os.path.getsize(path) for path in files.paths) > limit_bytes:
@@ -124,6 +177,7 @@ def _sizes(files: ImageFiles, limit_bytes: int) -> list[tuple[int, int]] | None:
 
 
 def _header_size(path: str) -> tuple[int, int]:
+    """Return height and width of an image from its header."""
     library = _pillow()
     try:
         with _opened(library, path) as image:
@@ -133,7 +187,7 @@ def _header_size(path: str) -> tuple[int, int]:
 
 
 def _opened(library: Any, path: str | Path) -> Any:
-    """An image whose header has been read and whose size is within the limit, ours in place of Pillow's."""
+    """Open an image, read its header and check its size against our limit in place of Pillow's."""
     most = IMAGE_PIXELS.value(DataError)
     if library.MAX_IMAGE_PIXELS is not None and most > library.MAX_IMAGE_PIXELS:
         library.MAX_IMAGE_PIXELS = most
@@ -143,6 +197,7 @@ def _opened(library: Any, path: str | Path) -> Any:
 
 
 def _file_problem(path: str) -> str | None:
+    """Return what is wrong with a file, or None."""
     try:
         return None if os.path.getsize(path) else f"{path} is empty"
     except OSError:
@@ -150,10 +205,12 @@ def _file_problem(path: str) -> str | None:
 
 
 def _unreadable(path: str | Path, error: Exception) -> DataError:
+    """Return the error for an image that cannot be decoded."""
     return DataError(f"an image must be readable, but {path} is not ({error}); replace the file or remove it")
 
 
 def _pillow() -> Any:
+    """Import Pillow, or explain how to install it."""
     try:
         from PIL import Image
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""From a name to a training and a test set.
+"""Data sets by name.
 
-A name is `fashion`, which is always there, or `KIND:PATH`:
+A name is `fashion`, which is always available, or `KIND:PATH`:
 
     fashion    npz:data/cifar10    cifar10:data    cifar100:data    folder:data/imagenet    celeba:data/celeba
 """
@@ -28,7 +28,23 @@ _KINDS: dict[str, Callable[..., DataSets]] = {
 
 
 def load_data(name: str, **options: Any) -> DataSets:
-    """Read the data set called `name`; options go to its reader, as in `load_data("celeba:faces", size=(64, 48))`."""
+    """Read a data set by name.
+
+    Args:
+        name: "fashion", or a kind and a path, for example "npz:data/cifar10", "folder:data/imagenet" or "celeba:faces".
+        **options: Options of the reader, as in `load_data("celeba:faces", size=(64, 48))`.
+
+    Returns:
+        The training and the test set.
+
+    Raises:
+        DataError: If the name or an option is unknown, or the data cannot be read.
+
+    Example:
+        >>> from cafenet.data import load_data
+        >>> load_data("fashion").test.classes[0]
+        'T-shirt/top'
+    """
     kind, _, path = name.partition(":")
     if name == "fashion" and not options:
         return fashion_mnist()
@@ -37,12 +53,12 @@ def load_data(name: str, **options: Any) -> DataSets:
         unknown = [option for option in options if option not in known]
         if unknown:
             raise DataError(f"{kind} data takes the options {', '.join(known)}, but got {', '.join(unknown)}")
-        # lists are how YAML writes a size
+        # YAML writes a size as a list
         options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
         _check_options(options)
         try:
             return _KINDS[kind](path, **options)
-        except (OSError, ValueError) as error:  # ValueError: a path with a zero in it
+        except (OSError, ValueError) as error:  # ValueError: a path that contains a null character
             reason = getattr(error, "strerror", None) or first_line(error)
             raise DataError(f"{kind} data must be readable, but {path[:80]!r} is not: {reason}") from error
     forms = ", ".join(["fashion", *(f"{known}:PATH" for known in _KINDS)])
@@ -53,7 +69,7 @@ def load_data(name: str, **options: Any) -> DataSets:
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Values that a reader can use."""
+    """Check values of options before a reader uses them."""
     size = options.get("size")
     if size is not None and not (_is_row(size, 2, int) and min(size) > 0):
         raise DataError(f"size must be height and width, as [64, 48], but is {_shown(size)}")
@@ -72,9 +88,11 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _is_row(value: Any, length: int, kind: type | tuple[type, ...]) -> bool:
+    """Return whether a value is a tuple of this length and kind."""
     is_row = isinstance(value, tuple) and len(value) == length
     return is_row and all(isinstance(each, kind) and not isinstance(each, bool) for each in value)
 
 
 def _shown(value: Any) -> str:
+    """Return a value as YAML would show it."""
     return repr(list(value) if isinstance(value, tuple) else value)

@@ -1,6 +1,6 @@
-"""Loaders for training and for scoring; both are plain DataLoaders, and `train_supernet` takes them as data.
+"""Loaders for training and for scoring; both are plain DataLoaders, and `train_supernet` accepts them as data.
 
-Images in memory are fetched, augmented and normalised a batch at a time, which takes so little that no worker is
+Images in memory are fetched, augmented and normalised one batch at a time, which takes so little time that no worker is
 needed. Images in files, and random resized crops, are prepared one by one in as many workers as there are cores.
 """
 
@@ -33,10 +33,27 @@ def train_loader(
     size: tuple[int, int] | None = None,
     num_workers: int | None = None,
 ) -> DataLoader[Any]:
-    """Batches (inputs, targets) of augmented, normalised images, shuffled.
+    """Make a loader of shuffled batches (inputs, targets) of augmented, normalised images.
 
-    size: height and width of the inputs; needed for resized crops and for images of various sizes.
-    num_workers: by default none where batches are made at once, else one a core.
+    Args:
+        data: The training set.
+        batch_size: Number of images in a batch.
+        augmentation: Random changes of the images.
+        size: Height and width of the inputs; required for resized crops and for images of various sizes.
+        num_workers: Number of worker processes, by default 0 if whole batches are made at once and otherwise one per
+            core.
+
+    Returns:
+        The loader.
+
+    Raises:
+        DataError: If the batch size, the size or the padding cannot be used.
+
+    Example:
+        >>> from cafenet.data import Augmentation, fashion_mnist, train_loader
+        >>> inputs, targets = next(iter(train_loader(fashion_mnist().train, 32, Augmentation(flip=True))))
+        >>> list(inputs.shape)
+        [32, 1, 28, 28]
     """
     return _loader(data, batch_size, _View(data, augmentation, size), num_workers, shuffle=True)
 
@@ -44,9 +61,26 @@ def train_loader(
 def eval_loader(
     data: ImageData, batch_size: int = 256, *, size: tuple[int, int] | None = None, num_workers: int | None = None
 ) -> DataLoader[Any]:
-    """Batches (inputs, targets) of normalised images, in order and all of them.
+    """Make a loader of batches (inputs, targets) of all images, normalised and in order.
 
-    size: images of another size are scaled to cover it 1/0.875 times over, and cropped in the middle.
+    Args:
+        data: The data set.
+        batch_size: Number of images in a batch.
+        size: Height and width of the inputs. Images of another size are scaled to cover 1/0.875 times this size and
+            cropped in the middle.
+        num_workers: Number of worker processes, by default 0 if whole batches are made at once and otherwise one per
+            core.
+
+    Returns:
+        The loader.
+
+    Raises:
+        DataError: If the batch size or the size cannot be used.
+
+    Example:
+        >>> from cafenet.data import eval_loader, fashion_mnist
+        >>> len(eval_loader(fashion_mnist().test, 500))
+        4
     """
     return _loader(data, batch_size, _View(data, NONE, size), num_workers, shuffle=False)
 
@@ -54,6 +88,7 @@ def eval_loader(
 def _loader(
     data: ImageData, batch_size: int, view: "_View", num_workers: int | None, *, shuffle: bool
 ) -> DataLoader[Any]:
+    """Make the loader of a view."""
     if batch_size < 1:
         raise DataError(f"batch_size must be 1 or more, but is {batch_size}")
     if num_workers is None:
@@ -71,7 +106,7 @@ def _loader(
 
 @dataclass(frozen=True)
 class _View:
-    """How images become inputs of a network."""
+    """Options that decide how images become inputs of a network."""
 
     data: ImageData
     augmentation: Augmentation
@@ -94,22 +129,22 @@ class _View:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a batch is made of one tensor of images, without a look at each."""
+        """True if a batch is made from one tensor of images at once."""
         images = self.data.images
         fits = isinstance(images, Tensor) and self.size in (None, tuple(images.shape[2:]))
         return fits and not self.augmentation.resized_crop
 
     def example(self, index: int) -> _Example:
-        """One image's part of the work, and its random numbers."""
+        """Return the part of the work that is done per image, and the image's random numbers."""
         image = None if self.is_whole else self._sized(self.data.images[index])
         return index, image, torch.rand(NUM_DRAWS) if self.augmentation.draws else None
 
     def examples(self, indices: Sequence[int], draws: Tensor) -> list[_Example]:
-        """The same of many images at once, their random numbers given; all else is the batch's work."""
+        """Return many examples with the given random numbers; all other work is done per batch."""
         return [(index, None, row) for index, row in zip(indices, draws.unbind(), strict=True)]
 
     def batch(self, examples: list[_Example]) -> tuple[Tensor, Tensor]:
-        """The batch's part of the work."""
+        """Do the part of the work that is done per batch."""
         indices, singles, draws = zip(*examples, strict=True)
         index = torch.tensor(indices)
         whole = self.data.images
@@ -123,6 +158,7 @@ class _View:
         return images, self.data.targets[index]
 
     def _sized(self, image: Tensor) -> Tensor:
+        """Bring an image to the size of the inputs."""
         if self.augmentation.resized_crop:
             resized: Tensor = _resized_crop(self.size)(image)
             return resized
@@ -133,6 +169,7 @@ class _View:
 
 @functools.cache
 def _resized_crop(size: tuple[int, int]) -> Any:
+    """Return torchvision's random resized crop."""
     import_torchvision()
     return import_module("torchvision.transforms.v2").RandomResizedCrop(size, antialias=True)
 
@@ -151,10 +188,10 @@ class _Examples(Dataset[_Example]):
 
 
 class _DrawnExamples(_Examples):
-    """Examples whose whole work is the batch's; `cafenet.training.batch_feed` draws their numbers at once."""
+    """Examples that are prepared only per batch; `cafenet.training.batch_feed` draws their random numbers at once."""
 
     num_draws = NUM_DRAWS
 
     def take(self, indices: Sequence[int], draws: Tensor) -> list[_Example]:
-        """These examples with these numbers."""
+        """Return these examples with these random numbers."""
         return self._view.examples(indices, draws)

@@ -1,8 +1,8 @@
 """Data sets in `npz` files, as numpy writes them.
 
-A directory with `train.npz` and `test.npz`, each with the arrays `images` and `labels`; or one file with the arrays
-`train_images`, `train_labels`, `test_images` and `test_labels`. Images are uint8 (N, H, W, C), or (N, H, W) if grey;
-labels are integers (N,), or zeros and ones (N, A) for attributes; `classes`, if given, holds the names.
+A data set is a directory with `train.npz` and `test.npz`, each with the arrays `images` and `labels`, or one file with
+the arrays `train_images`, `train_labels`, `test_images` and `test_labels`. Images are uint8 (N, H, W, C), or (N, H, W)
+if grey; labels are integers (N,), or zeros and ones (N, A) for attributes; `classes`, if given, holds the names.
 """
 
 import math
@@ -24,7 +24,18 @@ _Arrays = dict[str, npt.NDArray[np.generic]]
 
 
 def load_npz(path: str | Path, name: str | None = None) -> DataSets:
-    """Read training and test set; images are normalised with the mean and deviation of the training set's pixels."""
+    """Read a training and a test set; images are normalised with the statistics of the training set's pixels.
+
+    Args:
+        path: A directory or an npz file.
+        name: Name of the data set in messages, by default the name of the file or directory.
+
+    Returns:
+        The training and the test set.
+
+    Raises:
+        DataError: If a file or an array is missing, damaged or of another kind.
+    """
     path = Path(path)
     if path.is_dir():
         train, test = _read(path / "train.npz", ""), _read(path / "test.npz", "")
@@ -45,7 +56,7 @@ def load_npz(path: str | Path, name: str | None = None) -> DataSets:
 
 
 def _read(path: Path, prefix: str) -> _Arrays:
-    """The arrays of one set, without the prefix; all that are missing are said at once."""
+    """Return the arrays of one set without the prefix; one error names all that are missing."""
     if not path.is_file():
         raise DataError(f"an npz data set must have a training and a test set, but no {path} exists")
     wanted = [prefix + "images", prefix + "labels"]
@@ -67,7 +78,7 @@ def _read(path: Path, prefix: str) -> _Arrays:
 
 
 def _check_header(path: Path, name: str) -> None:
-    """What an array's header claims must be what the file holds, and within the limit, before room is made for it."""
+    """Check that the file holds what an array's header claims, within the limit, before memory is reserved for it."""
     with zipfile.ZipFile(path) as archive:
         entry = next(each for each in archive.infolist() if each.filename in (name, f"{name}.npy"))
         with archive.open(entry) as file:
@@ -81,6 +92,7 @@ def _check_header(path: Path, name: str) -> None:
 
 
 def _images(arrays: _Arrays, path: Path) -> Tensor:
+    """Return the images as a tensor (N, C, H, W)."""
     images = arrays["images"]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] not in (1, 3)):
         raise DataError(
@@ -92,6 +104,7 @@ def _images(arrays: _Arrays, path: Path) -> Tensor:
 
 
 def _targets(arrays: _Arrays, path: Path) -> Tensor:
+    """Return the labels as a tensor."""
     labels = arrays["labels"]
     if labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer):
         return torch.from_numpy(labels.astype(np.int64))
@@ -104,7 +117,7 @@ def _targets(arrays: _Arrays, path: Path) -> Tensor:
 
 
 def _classes(arrays: _Arrays, targets: Tensor) -> tuple[str, ...]:
-    """The names, or numbers as names."""
+    """Return the names of the classes, or numbers as names."""
     if "classes" in arrays:
         if arrays["classes"].ndim != 1:
             raise DataError(f"classes must be a list of names, but has shape {list(arrays['classes'].shape)}")

@@ -1,4 +1,4 @@
-"""The search's validation set: a seeded, stratified share of the training set. The test set has no part in it."""
+"""The search's validation set: a seeded, stratified share of the training set. The test set is never part of it."""
 
 from typing import Any
 
@@ -10,7 +10,25 @@ from cafenet.errors import DataError
 
 
 def hold_out(data: ImageData, share: float = 0.1, seed: int = 0) -> tuple[ImageData, ImageData]:
-    """Divide a training set into what is trained on and what the search is scored on."""
+    """Divide a training set into a part to train on and a part that the search is scored on.
+
+    Args:
+        data: The training set.
+        share: Share of the examples that is held out.
+        seed: Seed of the division.
+
+    Returns:
+        The remaining training set, and the part that is held out.
+
+    Raises:
+        DataError: If the share leaves no example on one side, or a class has only one image.
+
+    Example:
+        >>> from cafenet.data import fashion_mnist, hold_out
+        >>> train, validation = hold_out(fashion_mnist().train, share=0.1)
+        >>> len(train), len(validation)
+        (5400, 600)
+    """
     try:
         train, held_out = stratified_split(data.targets, share, seed)
     except DataError as error:
@@ -21,8 +39,19 @@ def hold_out(data: ImageData, share: float = 0.1, seed: int = 0) -> tuple[ImageD
 def stratified_split(targets: Tensor, share: float = 0.1, seed: int = 0) -> tuple[IntArray, IntArray]:
     """Divide example numbers into two sorted arrays, of which the second has `share` of every class.
 
-    Of 100 images of class 0 and 50 of class 1, a share of 0.1 takes 10 and 5. Every class gives at least one image and
-    keeps at least one. Of attributes (N, A) each is shared out as evenly as the others allow, the rarest first.
+    With 100 images of class 0 and 50 of class 1, a share of 0.1 takes 10 and 5. Every class gives at least one image
+    and keeps at least one. Attributes (N, A) are divided as evenly as possible, the rarest first.
+
+    Args:
+        targets: Class numbers (N,), or attributes (N, A).
+        share: Share of the second part.
+        seed: Seed of the division.
+
+    Returns:
+        The numbers of the first part and of the second part.
+
+    Raises:
+        DataError: If the share leaves no example on one side, or a class has only one image.
     """
     if not 0 < share < 1:
         raise DataError(f"the share that is held out must lie between 0 and 1, but is {share}")
@@ -35,14 +64,23 @@ def stratified_split(targets: Tensor, share: float = 0.1, seed: int = 0) -> tupl
 
 
 def stratified_sample(targets: Tensor, number: int, seed: int = 0) -> IntArray:
-    """So many examples, sorted, of every class its share: of 200 and 100 images, 31 are 21 and 10."""
+    """Sample examples with the same share of every class: of 200 and 100 images, a sample of 31 has 21 and 10.
+
+    Args:
+        targets: Class numbers (N,), or attributes (N, A).
+        number: Number of examples to sample.
+        seed: Seed of the sample.
+
+    Returns:
+        The numbers of the examples, sorted.
+    """
     if targets.ndim == 2:
         return stratified_split(targets, number / len(targets), seed)[1]
     rng, labels = np.random.default_rng(seed), targets.numpy()
     classes, counts = np.unique(labels, return_counts=True)
     wanted = number * counts / len(labels)
     taken = np.maximum(np.floor(wanted).astype(np.int64), int(number >= len(classes)))
-    while taken.sum() != number:  # by one each at most, but for rare classes
+    while taken.sum() != number:  # moves each class by at most one, except for rare classes
         step = 1 if taken.sum() < number else -1
         room = np.where((taken < counts) if step > 0 else (taken > 1), step * (wanted - taken), -np.inf)
         taken[np.argmax(room)] += step
@@ -51,6 +89,7 @@ def stratified_sample(targets: Tensor, number: int, seed: int = 0) -> IntArray:
 
 
 def _by_class(labels: Any, share: float, rng: np.random.Generator) -> IntArray:
+    """Choose the second part class by class."""
     classes, counts = np.unique(labels, return_counts=True)
     single = classes[counts < 2].tolist()
     if single:
@@ -66,12 +105,13 @@ def _by_class(labels: Any, share: float, rng: np.random.Generator) -> IntArray:
 
 
 def _by_attributes(attributes: Any, share: float, rng: np.random.Generator) -> IntArray:
-    """Iterative stratification: the examples that have the rarest attribute are shared out first, and so on.
+    """Choose the second part by iterative stratification: examples with the rarest attribute are divided first, and so
+    on.
 
-    Every choice is counted for all attributes that it brings along. A surplus in all is taken back from what came last;
-    what is missing is drawn from the rest.
+    Every chosen example counts for all of its attributes. A total surplus is taken back from the examples chosen last;
+    a deficit is drawn from the rest.
     """
-    has = np.concatenate([attributes > 0.5, np.ones((len(attributes), 1), dtype=bool)], axis=1)  # the last: everybody
+    has = np.concatenate([attributes > 0.5, np.ones((len(attributes), 1), dtype=bool)], axis=1)  # all have the last one
     wanted = share * has.sum(0)
     num_taken = int(wanted[-1] + 0.5)
     if not 0 < num_taken < len(has):

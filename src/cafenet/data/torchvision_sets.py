@@ -1,4 +1,4 @@
-"""CIFAR-10, CIFAR-100 and folders of images, found by torchvision."""
+"""CIFAR-10, CIFAR-100 and folders of images, read by torchvision."""
 
 from importlib import import_module
 from pathlib import Path
@@ -20,12 +20,32 @@ _CIFAR = {
 
 
 def load_cifar10(root: str | Path) -> DataSets:
-    """Read the official Python files: `root` holds the directory cifar-10-batches-py."""
+    """Read the official Python files of CIFAR-10.
+
+    Args:
+        root: Directory that holds cifar-10-batches-py.
+
+    Returns:
+        The training and the test set.
+
+    Raises:
+        DataError: If the directory is missing or damaged.
+    """
     return _cifar("CIFAR10", Path(root))
 
 
 def load_cifar100(root: str | Path) -> DataSets:
-    """Read the official Python files: `root` holds the directory cifar-100-python."""
+    """Read the official Python files of CIFAR-100.
+
+    Args:
+        root: Directory that holds cifar-100-python.
+
+    Returns:
+        The training and the test set.
+
+    Raises:
+        DataError: If the directory is missing or damaged.
+    """
     return _cifar("CIFAR100", Path(root))
 
 
@@ -38,11 +58,22 @@ def load_image_folder(
     std: tuple[float, ...] = IMAGENET_STD,
     cache_limit_bytes: int = CACHE_LIMIT_BYTES,
 ) -> DataSets:
-    """Read `root/train/CLASS/*` and `root/val/CLASS/*`, as ImageNet is laid out; `val` serves as the test set.
+    """Read `root/train/CLASS/*` and `root/val/CLASS/*`, the layout of ImageNet; `val` serves as the test set.
 
-    size: bring every image to this height and width once, for data of small images; None keeps images as they are, for
-        resized crops.
-    cache_limit_bytes: images of a set are kept in memory up to so many bytes.
+    Args:
+        root: Directory of the data set.
+        test_folder: Name of the directory with the test set.
+        size: Height and width that every image is brought to once, for data sets of small images; None keeps the images
+            as they are, for resized crops.
+        mean: Mean of each channel, for pixels between 0 and 1.
+        std: Standard deviation of each channel, for pixels between 0 and 1.
+        cache_limit_bytes: Largest size of decoded images that are kept in memory, per set.
+
+    Returns:
+        The training and the test set.
+
+    Raises:
+        DataError: If a directory is missing, or a file is missing, empty or damaged.
     """
     root = Path(root)
     missing = [folder for folder in ("train", test_folder) if not (root / folder).is_dir()]
@@ -65,6 +96,7 @@ def load_image_folder(
 
 
 def _image_folder(path: Path) -> Any:
+    """Let torchvision list the images of a directory."""
     import_torchvision()
     try:
         return import_module("torchvision.datasets").ImageFolder(str(path))
@@ -73,6 +105,7 @@ def _image_folder(path: Path) -> Any:
 
 
 def _cifar(kind: str, root: Path) -> DataSets:
+    """Read one of the CIFAR data sets."""
     if not root.is_dir():
         raise DataError(f"the directory of {kind} must exist, but there is no {root}")
     import_torchvision()

@@ -1,8 +1,8 @@
 """A classification network as a detector's backbone: its stages, and a feature pyramid (FPN) on their channel counts.
 
-A stage is a run of layers at one resolution. A ResNet's are `layer1` to `layer4`; a MobileNetV2's lie in `features`,
-one block after the other, and its last 1x1 convolution, which serves the classifier alone, is left out. Any other
-network counts as having stages if its layers lie in one `features` in the order in which they run.
+A stage is a run of layers at one resolution. The stages of a ResNet are `layer1` to `layer4`; those of a MobileNetV2
+lie in `features`, one block after the other, and its last 1x1 convolution, which only serves the classifier, is left
+out. Any other network has stages if its layers lie in one `features` in the order in which they run.
 """
 
 import copy
@@ -19,25 +19,43 @@ from cafenet.detection.errors import DetectionError
 from cafenet.modules.calling import to_meta, unwrap
 
 TopLevels = Literal["none", "pool", "p6p7"]
+"""Kind of the extra maps on top of a pyramid."""
 _RESNET_STAGES = ("layer1", "layer2", "layer3", "layer4")
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm)
 
 
 class Pyramid(nn.Module):
-    """Stages of a network with an FPN on top: an image batch in, maps of equally many channels by name out."""
+    """Stages of a network with an FPN on top: it turns a batch of images into named maps with equal numbers of
+    channels."""
 
     def __init__(self, stages: "OrderedDict[str, nn.Module]", fpn: nn.Module, out_channels: int, frozen: bool) -> None:
+        """Join stages and FPN.
+
+        Args:
+            stages: The stages by name, in order.
+            fpn: The feature pyramid network on their maps.
+            out_channels: Number of channels of each output map.
+            frozen: If True, norm layers of the stages keep their statistics and are not trained.
+        """
         super().__init__()
         self.body = nn.ModuleDict(stages)
         self.fpn = fpn
         self.out_channels = out_channels
-        """What torchvision's detectors ask a backbone for."""
+        """Number of channels of each output map; torchvision's detectors read it from a backbone."""
         self.has_frozen_norms = frozen
         if frozen:
             for parameter in (each for norm in self._norms() for each in norm.parameters()):
                 parameter.requires_grad_(False)
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
+        """Compute the maps of a batch.
+
+        Args:
+            images: Normalised images, shape (N, 3, H, W).
+
+        Returns:
+            The maps by name, the finest first.
+        """
         maps: OrderedDict[str, Tensor] = OrderedDict()
         for number, stage in enumerate(self.body.values()):
             images = stage(images)
@@ -46,7 +64,14 @@ class Pyramid(nn.Module):
         return pyramid
 
     def train(self, mode: bool = True) -> "Pyramid":
-        """Frozen batch norms keep the statistics of the pretraining, also while the rest is trained."""
+        """Set the mode; frozen norm layers keep the statistics of the pretraining while the rest is trained.
+
+        Args:
+            mode: True for training, False for use.
+
+        Returns:
+            The pyramid itself.
+        """
         super().train(mode)
         if self.has_frozen_norms:
             for norm in self._norms():
@@ -54,6 +79,7 @@ class Pyramid(nn.Module):
         return self
 
     def _norms(self) -> list[nn.Module]:
+        """Return the norm layers of the stages."""
         return [module for module in self.body.modules() if isinstance(module, _NORMS)]
 
 
@@ -66,10 +92,23 @@ def feature_pyramid(
     norm_layer: Callable[[int], nn.Module] | None = None,
     frozen_norms: bool = False,
 ) -> Pyramid:
-    """A copy of the model's stages with an FPN on the last map of each stride.
+    """Copy the stages of a model and put an FPN on the last map of each stride.
 
     A slim MobileNetV2 with 12, 30 and 90 channels at strides 8, 16 and 32 gets an FPN on (12, 30, 90).
-    top: one more map by `pool`ing (Faster R-CNN), two by convolutions (`p6p7`, RetinaNet), or none.
+
+    Args:
+        model: The classification model; it is not changed.
+        strides: Strides of the maps, rising.
+        channels: Number of channels of each output map.
+        top: Extra maps: one by pooling ("pool", Faster R-CNN), two by convolutions ("p6p7", RetinaNet), or "none".
+        norm_layer: Builds a norm layer of the FPN from its number of channels.
+        frozen_norms: If True, norm layers of the stages keep their statistics and are not trained.
+
+    Returns:
+        The pyramid.
+
+    Raises:
+        DetectionError: If the model has no stages, or lacks one of the strides.
     """
     layers = _layers(unwrap(model))
     found = _cut(layers, tuple(strides), type(model).__name__)
@@ -84,14 +123,14 @@ def feature_pyramid(
     stages: OrderedDict[str, nn.Module] = OrderedDict()
     before = 0
     for stride, (last, _) in found.items():
-        # Copied under the names they had, so that widths of the stages read like those of the network.
+        # The copies keep their names, so that widths of the stages read like those of the network.
         stages[f"stride{stride}"] = nn.Sequential(OrderedDict(copy.deepcopy(layers[before : last + 1])))
         before = last + 1
     return Pyramid(stages, fpn, channels, frozen_norms)
 
 
 def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The layers in the order in which they run, up to the last stage; a network without stages is an error."""
+    """Return the layers in the order in which they run, up to the last stage; a network without stages is an error."""
     children = dict(model.named_children())
     if all(name in children for name in _RESNET_STAGES):
         names = list(children)
@@ -108,7 +147,7 @@ def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def _is_pointwise(layer: nn.Module) -> bool:
-    """Whether a layer is nothing but a 1x1 convolution with its norm and activation."""
+    """Return whether a layer is nothing but a 1x1 convolution with its norm and activation."""
     convolutions = [each for each in layer.modules() if isinstance(each, nn.Conv2d)]
     is_plain = isinstance(layer, nn.Sequential) and len(convolutions) == 1
     return is_plain and convolutions[0].kernel_size == (1, 1)
@@ -117,7 +156,7 @@ def _is_pointwise(layer: nn.Module) -> bool:
 def _cut(
     layers: list[tuple[str, nn.Module]], strides: tuple[int, ...], kind: str
 ) -> "OrderedDict[int, tuple[int, int]]":
-    """For each stride the last layer that has it and its channel count, found by a run without values."""
+    """Return for each stride the last layer that has it and its channel count, found by a run without values."""
     if not strides or list(strides) != sorted(set(strides)):
         raise DetectionError(f"strides must be given once each and rise, as in (8, 16, 32), but are {list(strides)}")
     side = 64 * max(strides)
@@ -146,8 +185,10 @@ def _cut(
 
 
 def _modules(layers: list[tuple[str, nn.Module]]) -> list[nn.Module]:
+    """Return all modules of the layers."""
     return [module for _, layer in layers for module in layer.modules()]
 
 
 def _listed(values: Any) -> str:
+    """Return values separated by commas."""
     return ", ".join(map(str, values))

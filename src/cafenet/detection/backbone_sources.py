@@ -1,4 +1,4 @@
-"""Where backbones come from: a directory of `cafenet run`, files of slim models, or modules at hand."""
+"""Sources of backbones: a directory of `cafenet run`, files of slim models, or modules in memory."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,14 +18,16 @@ from cafenet.space.slim_file import load
 
 @dataclass(frozen=True)
 class Backbone:
-    """One row to be: a name for tables, one for directories, and the pretrained network by seed."""
+    """One future row: a pretrained network with a name."""
 
     name: str
+    """Name in tables."""
     build: Callable[[int], nn.Module]
+    """Returns the pretrained network for a seed."""
 
     @property
     def key(self) -> str:
-        """Its directory's name: "Uniform 50%" is "uniform-50pct"."""
+        """Name of the backbone's directory: "Uniform 50%" is "uniform-50pct"."""
         text = self.name.replace("%", "pct").lower()
         return "".join(character if character.isalnum() or character in ".-" else "-" for character in text)
 
@@ -33,7 +35,18 @@ class Backbone:
 def find_backbones(
     config: BackbonesConfig, models: Mapping[str, nn.Module] | None = None
 ) -> tuple[list[Backbone], str]:
-    """The backbones of a recipe and of the caller, and the name of what all of them learned before."""
+    """Find the backbones of a recipe and those of the caller.
+
+    Args:
+        config: The backbones section of the recipe.
+        models: Further pretrained models by name.
+
+    Returns:
+        The backbones, and a description of the pretraining that they share.
+
+    Raises:
+        DetectionError: If there is no backbone, the pretraining is not named, or two backbones share a name.
+    """
     found: list[Backbone] = []
     pretraining = config.pretraining
     if config.run is not None:
@@ -61,7 +74,7 @@ def find_backbones(
 
 
 def _of_run(config: BackbonesConfig, directory: Path) -> tuple[list[Backbone], str]:
-    """The trained models of a run, and its description."""
+    """Return the trained models of a run, and its description."""
     recipe: dict[str, Any] | None = read_if_there(RECIPE, directory)
     if recipe is None:
         raise DetectionError(
@@ -89,16 +102,19 @@ def _of_run(config: BackbonesConfig, directory: Path) -> tuple[list[Backbone], s
 
 
 def _label(entry: Entry) -> str:
+    """Return method and budget in words."""
     return f"{entry.method} {entry.budget}".strip()
 
 
 def _seeds(directory: Path, key: str) -> dict[int, Path]:
-    """The trained models of an entry, by seed."""
+    """Return the files of an entry's trained models, by seed."""
     found = (directory / MODELS / key).glob(f"seed-*/{SLIM}")
     return {int(path.parent.name.removeprefix("seed-")): path for path in sorted(found)}
 
 
 def _of_entry(directory: Path, key: str, model: str, options: dict[str, Any]) -> Callable[[int], nn.Module]:
+    """Return a function that loads an entry's model of a seed, or of the first seed if there is none."""
+
     def build(seed: int) -> nn.Module:
         paths = _seeds(directory, key)
         return load(paths.get(seed, paths[min(paths)]), load_model(model, **options))
@@ -107,6 +123,8 @@ def _of_entry(directory: Path, key: str, model: str, options: dict[str, Any]) ->
 
 
 def _of_file(file: BackboneFile) -> Callable[[int], nn.Module]:
+    """Return a function that builds a network and loads its weights."""
+
     def build(seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -117,4 +135,5 @@ def _of_file(file: BackboneFile) -> Callable[[int], nn.Module]:
 
 
 def _as_it_is(model: nn.Module) -> Callable[[int], nn.Module]:
+    """Return a function that gives the model itself for every seed."""
     return lambda seed: model

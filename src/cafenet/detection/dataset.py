@@ -12,14 +12,17 @@ from cafenet.detection.errors import DetectionError, named
 
 @dataclass(frozen=True)
 class Box:
-    """One annotation: its corners in pixels, clipped to the image, and its class, counted from 1."""
+    """One annotation."""
 
     corners: tuple[float, float, float, float]
+    """x1, y1, x2 and y2 in pixels, clipped to the image."""
     label: int
+    """Number of the class, counted from 1."""
     area: float
-    """Of the thing, as the file says, or else of the box: what decides whether it is small, medium or large."""
+    """Area of the object as the file gives it, otherwise of the box. It decides whether the object is small, medium or
+    large."""
     is_crowd: bool = False
-    """Many things under one box: not learned from, and not counted against a detector."""
+    """True for a box over many objects: it is not trained on and not counted against a detector."""
 
 
 @dataclass(frozen=True)
@@ -27,45 +30,60 @@ class Picture:
     """One image with its boxes."""
 
     id: int
+    """Id of the image in the file."""
     path: str
+    """Path of the image."""
     width: int
+    """Width in pixels."""
     height: int
+    """Height in pixels."""
     boxes: tuple[Box, ...]
+    """The annotations of the image."""
     num_dropped: int = 0
-    """Boxes that were of no use, where the caller asked to drop them."""
+    """Number of unusable boxes that were dropped, if the caller asked for that."""
 
 
 @dataclass(frozen=True)
 class CocoData:
-    """Images with boxes: of two images and the categories 1 (cat) and 7 (dog), the labels are 1 and 2."""
+    """Images with boxes; for the categories 1 (cat) and 7 (dog), the labels are 1 and 2."""
 
     name: str
+    """Name of the data set in messages."""
     pictures: tuple[Picture, ...]
+    """The images with their boxes."""
     categories: tuple[tuple[int, str], ...]
-    """Id in the file and name; the first is label 1."""
+    """Id in the file and name of each class; the first one has label 1."""
 
     def __len__(self) -> int:
         return len(self.pictures)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names, label 1 first."""
+        """Names of the classes, label 1 first."""
         return tuple(name for _, name in self.categories)
 
     @property
     def num_dropped(self) -> int:
-        """Boxes of all images that were left out."""
+        """Number of boxes in all images that were dropped."""
         return sum(picture.num_dropped for picture in self.pictures)
 
     def digest(self) -> str:
-        """A short name for the content; names and sizes of images stand for their pixels."""
+        """Return a short digest of the content, with names and sizes of images in place of their pixels.
+
+        Returns:
+            16 hexadecimal digits.
+        """
         digest = hashlib.blake2b(repr(self.categories).encode(), digest_size=8)
         for picture in self.pictures:
             digest.update(repr(replace(picture, path=Path(picture.path).name)).encode())
         return digest.hexdigest()
 
     def document(self) -> dict[str, Any]:
-        """Images, annotations and categories, for pycocotools."""
+        """Return images, annotations and categories in COCO's format, for pycocotools.
+
+        Returns:
+            The content of a COCO file.
+        """
         annotations: list[dict[str, Any]] = []
         for picture in self.pictures:
             for box in picture.boxes:
@@ -90,7 +108,19 @@ class CocoData:
 
 
 def divide(data: CocoData, share: float, seed: int = 0) -> tuple[CocoData, CocoData]:
-    """Two parts, of which the second has `share` of the images, drawn by a seed: of 10 images, 0.2 takes 2."""
+    """Divide the images at random into two parts; of 10 images, a share of 0.2 takes 2.
+
+    Args:
+        data: The data set.
+        share: Share of the images in the second part.
+        seed: Seed of the division.
+
+    Returns:
+        The training part and the test part.
+
+    Raises:
+        DetectionError: If one part would be empty.
+    """
     num_second = round(share * len(data))
     if not 0 < num_second < len(data):
         raise DetectionError(f"a share of {share} of {len(data)} images must leave some on both sides, but it does not")
@@ -103,7 +133,15 @@ def divide(data: CocoData, share: float, seed: int = 0) -> tuple[CocoData, CocoD
 
 
 def check_pair(train: CocoData, test: CocoData) -> None:
-    """Both parts must name the same classes, and no image may be in both."""
+    """Check that both parts have the same classes and no image in common.
+
+    Args:
+        train: The training part.
+        test: The test part.
+
+    Raises:
+        DetectionError: If the classes differ, or an image is in both parts.
+    """
     if train.categories != test.categories:
         raise DetectionError(
             f"{train.name} and {test.name} must have the same categories in the same order, but have "

@@ -1,4 +1,5 @@
-"""torchvision's Faster R-CNN with FPN and RetinaNet on any backbone with stages, as wide or as light as one likes."""
+"""torchvision's Faster R-CNN with FPN and RetinaNet on any backbone with stages, with configurable widths of
+the heads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,76 +18,96 @@ from cafenet.modules.calling import as_written
 from cafenet.modules.counting import ProductCounter
 
 Target = dict[str, Tensor]
-"""boxes (N, 4) as x1, y1, x2, y2 in pixels, and labels (N,) from 1 on; of predictions, scores (N,) too."""
+"""boxes (N, 4) as x1, y1, x2, y2 in pixels, and labels (N,) from 1 on; predictions also have scores (N,)."""
 
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
 class DetectorConfig:
-    """The framework around a backbone; the defaults are torchvision's, for images of about 800x1333."""
+    """The framework around a backbone; the defaults are those of torchvision, for images of about 800x1333."""
 
     framework: Literal["faster_rcnn", "retinanet"] = "faster_rcnn"
+    """Kind of the detector."""
     strides: tuple[PositiveInt, ...] | None = None
-    """Maps of the backbone that the FPN takes; by default 4 to 32 for Faster R-CNN, 8 to 32 for RetinaNet."""
+    """Strides of the backbone's maps that the FPN takes; by default 4 to 32 for Faster R-CNN, 8 to 32 for RetinaNet."""
     extra_levels: bool = True
-    """Coarser maps on top: one for Faster R-CNN's proposals, two for RetinaNet. Small images need none."""
+    """Add coarser maps on top: one for Faster R-CNN's proposals, two for RetinaNet. Small images need none."""
     fpn_channels: PositiveInt = 256
+    """Number of channels of the FPN's maps."""
     head_depth: PositiveInt = 4
-    """Convolutions before RetinaNet's two outputs."""
+    """Number of convolutions before RetinaNet's two outputs."""
     head_width: PositiveInt = 1024
-    """Of the two linear layers of Faster R-CNN's box head."""
+    """Width of the two linear layers of Faster R-CNN's box head."""
     group_norm: bool = False
-    """Normalise the FPN and RetinaNet's heads in groups of 16 channels; helps where the pretraining is weak."""
+    """Normalise the FPN and RetinaNet's heads in groups of 16 channels; helps if the pretraining is weak."""
     frozen_norms: bool = True
-    """Batch norms of the backbone keep what the pretraining left in them (few images a batch tell too little)."""
+    """Keep the batch-norm statistics of the pretraining in the backbone, because few images per batch estimate them
+    poorly."""
     min_size: PositiveInt = 800
-    """Images are scaled so that their shorter side has so many pixels ..."""
+    """Length in pixels to which the shorter side of an image is scaled."""
     max_size: PositiveInt = 1333
-    """... and the longer one at most so many."""
+    """Largest length in pixels of the longer side of a scaled image."""
     image_mean: tuple[float, ...] = _IMAGENET_MEAN
-    """Of the pretraining's images, for pixels between 0 and 1."""
+    """Mean of each channel in the pretraining, for pixels between 0 and 1."""
     image_std: tuple[Positive, ...] = _IMAGENET_STD
+    """Standard deviation of each channel in the pretraining, for pixels between 0 and 1."""
     anchor_scale: Positive | None = None
     """Side of the smallest anchor, in strides of its map; by default 8 for Faster R-CNN, 4 for RetinaNet."""
     anchor_octaves: PositiveInt | None = None
-    """Sizes a map, up to the next one's; by default 1 for Faster R-CNN, 3 for RetinaNet."""
+    """Number of anchor sizes per map, up to the size of the next map; by default 1 for Faster R-CNN, 3 for
+    RetinaNet."""
     anchor_ratios: tuple[Positive, ...] = (0.5, 1.0, 2.0)
-    """Height over width."""
+    """Height over width of the anchors."""
     proposals: PositiveInt = 2000
-    """Of Faster R-CNN's first stage in training, for each map before and for all after suppression; half as many
-    in use."""
+    """Number of proposals of Faster R-CNN's first stage in training, per map before suppression and in total after it;
+    half as many in use."""
     regions: PositiveInt = 512
-    """Proposals of an image that Faster R-CNN's second stage learns from."""
+    """Number of proposals per image that Faster R-CNN's second stage is trained on."""
     roi_canonical_size: PositiveInt = 224
-    """Side of a region that is read from the map of stride 16; twice as large goes one map up."""
+    """Side of a region that is read from the map of stride 16; a region twice as large is read one map higher."""
     detections: PositiveInt = 100
-    """Most boxes an image."""
+    """Largest number of boxes per image."""
     score_threshold: Share = 0.05
+    """Smallest score of a box that is reported."""
 
     def __post_init__(self) -> None:
         check_options(self, DetectionError)
 
     @property
     def taken_strides(self) -> tuple[int, ...]:
-        """The strides, the framework's own where none are given."""
+        """The configured strides, or the defaults of the framework."""
         if self.strides is not None:
             return tuple(self.strides)
         return (4, 8, 16, 32) if self.framework == "faster_rcnn" else (8, 16, 32)
 
 
 class Detector(nn.Module):
-    """A detector of torchvision (`network`) that also works where torchvision's compiled operators are missing.
+    """A detector of torchvision (`network`) that also works if torchvision's compiled operators are missing.
 
     In train mode it takes images and targets and returns losses by name; in eval mode it takes images and returns
     predictions.
     """
 
     def __init__(self, network: nn.Module) -> None:
+        """Wrap a detector.
+
+        Args:
+            network: The detector of torchvision, on a `Pyramid`.
+        """
         super().__init__()
         self.network = network
 
     def forward(self, images: Sequence[Tensor], targets: Sequence[Target] | None = None) -> Any:
+        """Run the detector.
+
+        Args:
+            images: Images (3, H, W) with pixels between 0 and 1, of any sizes.
+            targets: Boxes and labels of each image, in train mode.
+
+        Returns:
+            Losses by name in train mode; one prediction per image in eval mode.
+        """
         with working_ops():
             return self.network(list(images), None if targets is None else list(targets))
 
@@ -99,7 +120,19 @@ class Detector(nn.Module):
 
 
 def build_detector(model: nn.Module, num_classes: int, config: DetectorConfig | None = None) -> Detector:
-    """A detector of `num_classes` kinds of things (the background not counted) on a copy of a classification model."""
+    """Build a detector on a copy of a classification model.
+
+    Args:
+        model: The classification model; it is not changed.
+        num_classes: Number of classes of objects, without the background.
+        config: The framework and its options.
+
+    Returns:
+        The detector.
+
+    Raises:
+        DetectionError: If the options or the number of classes are wrong, or the model has no stages.
+    """
     config = DetectorConfig() if config is None else config
     check_detector(config)
     if num_classes < 1:
@@ -120,7 +153,14 @@ def build_detector(model: nn.Module, num_classes: int, config: DetectorConfig | 
 
 
 def check_detector(config: DetectorConfig) -> None:
-    """All mistakes of a config in one message."""
+    """Report all mistakes of a config in one message.
+
+    Args:
+        config: The framework and its options.
+
+    Raises:
+        DetectionError: If an option is wrong.
+    """
     problems = []
     for name in ("fpn_channels", "head_width", "min_size", "max_size", "proposals", "regions", "detections"):
         if getattr(config, name) < 1:
@@ -144,7 +184,19 @@ def check_detector(config: DetectorConfig) -> None:
 
 
 def pyramid_flops(detector: Detector, height: int, width: int) -> int:
-    """Multiply-adds of the backbone with its FPN for one image; the heads' depend on what they find."""
+    """Count the multiply-adds of backbone and FPN for one image; those of the heads depend on what they find.
+
+    Args:
+        detector: The detector.
+        height: Height of the image.
+        width: Width of the image.
+
+    Returns:
+        The number of multiply-adds.
+
+    Raises:
+        DetectionError: If an operator has no formula.
+    """
     pyramid = detector.pyramid
     tensors = {name: torch.empty_like(t, device="meta") for name, t in pyramid.state_dict().items()}
     was_training = pyramid.training
@@ -164,7 +216,8 @@ def pyramid_flops(detector: Detector, height: int, width: int) -> int:
 
 
 def _anchors(config: DetectorConfig) -> Any:
-    """Anchors of every map: at stride 8, scale 4 and 3 octaves, squares of 32, 40 and 51 pixels, and their shapes."""
+    """Return the anchors of every map: at stride 8, scale 4 and 3 octaves, squares of 32, 40 and 51 pixels and their
+    shapes."""
     is_two_stage = config.framework == "faster_rcnn"
     scale = config.anchor_scale or (8 if is_two_stage else 4)
     octaves = config.anchor_octaves or (1 if is_two_stage else 3)
@@ -177,6 +230,7 @@ def _anchors(config: DetectorConfig) -> Any:
 
 
 def _faster_rcnn(pyramid: Pyramid, num_classes: int, config: DetectorConfig, norm: Any) -> nn.Module:
+    """Build Faster R-CNN."""
     library = import_module("torchvision.models.detection.faster_rcnn")
     pool = import_module("torchvision.ops.poolers").MultiScaleRoIAlign(
         [str(number) for number in range(len(config.taken_strides))],
@@ -209,6 +263,7 @@ def _faster_rcnn(pyramid: Pyramid, num_classes: int, config: DetectorConfig, nor
 def _retinanet(
     pyramid: Pyramid, num_classes: int, config: DetectorConfig, norm: Callable[[int], nn.Module] | None
 ) -> nn.Module:
+    """Build RetinaNet."""
     library = import_module("torchvision.models.detection.retinanet")
     anchors = _anchors(config)
     head = library.RetinaNetHead(config.fpn_channels, anchors.num_anchors_per_location()[0], num_classes, norm)
@@ -230,7 +285,7 @@ def _retinanet(
 
 
 def _of_depth(layers: nn.Sequential, depth: int) -> nn.Sequential:
-    """The first layers; torchvision always makes four, which is the most there can be."""
+    """Return the first layers of a head; torchvision always makes four, which is the largest depth."""
     if depth > len(layers):
         raise DetectionError(f"head_depth must be at most {len(layers)}, but is {depth}")
     return nn.Sequential(*list(layers)[:depth])

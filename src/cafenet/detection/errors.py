@@ -1,4 +1,4 @@
-"""What goes wrong between a network and its boxes."""
+"""Errors of detection."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,17 @@ _SHOWN = 5
 
 
 class DetectionError(CafeNetError):
-    """A backbone, boxes or options that no detector can be built or trained with."""
+    """A backbone, boxes or options with which no detector can be built or trained."""
 
 
 def named(values: Sequence[str]) -> str:
-    """The first five values, and how many more there are."""
+    """Return the first five values, and how many more there are.
+
+    Args:
+        values: The values.
+
+    Returns:
+        The text for a message.
+    """
     more = f", and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
     return ", ".join(values[:_SHOWN]) + more

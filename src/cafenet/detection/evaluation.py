@@ -1,4 +1,4 @@
-"""What a detector finds, and how good that is: COCO's average precision, by pycocotools."""
+"""Predictions of a detector, and their quality: COCO's average precision, by pycocotools."""
 
 import contextlib
 import io
@@ -20,25 +20,40 @@ _CURVE_IOUS = (0.5, 0.75)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Average precision in COCO's ways; None where there is nothing to find, such as no large thing at all."""
+    """Average precision by COCO's rules; None if there is nothing to find, such as no large object at all."""
 
     mAP: float
     """Mean over classes and over the overlaps 0.50, 0.55, .. 0.95: 1.0 for a perfect detector."""
     ap50: float
+    """Average precision at an overlap of 0.5."""
     ap75: float
+    """Average precision at an overlap of 0.75."""
     small: float | None
-    """Things of less than 32x32 pixels."""
+    """Average precision for objects of less than 32x32 pixels."""
     medium: float | None
+    """Average precision for objects between small and large."""
     large: float | None
-    """Things of more than 96x96 pixels."""
+    """Average precision for objects of more than 96x96 pixels."""
     per_class: dict[str, float | None]
+    """Average precision of each class, by name."""
     curves: dict[str, dict[str, list[float]]]
-    """Precision at recalls of 0, 0.01, .. 1, by overlap ("0.5", "0.75"): of the `mean` over classes and of each."""
+    """Precision at recalls of 0, 0.01, .. 1, by overlap ("0.5", "0.75"), for the `mean` over classes and for each
+    class."""
 
 
 @torch.no_grad()
 def predict(detector: Detector, pictures: Pictures, *, batch_size: int = 8, num_workers: int = 0) -> list[Any]:
-    """Everything found in all pictures, in COCO's result format and in pixels of the original images."""
+    """Run a detector on all pictures.
+
+    Args:
+        detector: The detector; its mode is unchanged afterwards.
+        pictures: The images.
+        batch_size: Number of images in a batch.
+        num_workers: Number of processes that prepare images.
+
+    Returns:
+        All boxes in COCO's result format, in pixels of the original images.
+    """
     device = next(detector.parameters()).device
     was_training = detector.training
     detector.eval()
@@ -53,6 +68,7 @@ def predict(detector: Detector, pictures: Pictures, *, batch_size: int = 8, num_
 
 
 def _results(pictures: Pictures, index: int, prediction: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+    """Return the boxes of one image in COCO's result format."""
     boxes = prediction["boxes"] / pictures.factors(index).flip(0).repeat(2)
     boxes[:, 2:] -= boxes[:, :2]
     categories = pictures.data.categories
@@ -71,16 +87,27 @@ def _results(pictures: Pictures, index: int, prediction: dict[str, torch.Tensor]
 
 
 def _lost_box(data: CocoData) -> dict[str, Any]:
-    """A box that finds nothing, so that a data set without any results is counted like all others."""
+    """Return a box that matches nothing, so that an empty list of results is evaluated like any other."""
     number, _ = data.categories[0]
     return {"image_id": data.pictures[0].id, "category_id": number, "bbox": [-9.0, -9.0, 1.0, 1.0], "score": 0.0}
 
 
 def evaluate_detections(data: CocoData, results: Sequence[dict[str, Any]]) -> Evaluation:
-    """Compare results with the boxes of a data set: results equal to the boxes have an mAP of 1."""
+    """Compare results with the boxes of a data set; results equal to the boxes have an mAP of 1.
+
+    Args:
+        data: The data set.
+        results: Boxes in COCO's result format, as `predict` returns them.
+
+    Returns:
+        The average precisions.
+
+    Raises:
+        DetectionError: If pycocotools is not installed.
+    """
     results = results or [_lost_box(data)]
     library, evaluator = _pycocotools()
-    with contextlib.redirect_stdout(io.StringIO()):  # pycocotools tells its every step
+    with contextlib.redirect_stdout(io.StringIO()):  # pycocotools prints its every step
         truth = library.COCO()
         truth.dataset = data.document()
         truth.createIndex()
@@ -88,7 +115,7 @@ def evaluate_detections(data: CocoData, results: Sequence[dict[str, Any]]) -> Ev
         run.evaluate()
         run.accumulate()
         run.summarize()
-    precision = run.eval["precision"][:, :, :, 0, -1]  # (overlaps, recalls, classes), all sizes, 100 boxes an image
+    precision = run.eval["precision"][:, :, :, 0, -1]  # (overlaps, recalls, classes), all sizes, 100 boxes per image
     total, at_50, at_75, small, medium, large = (None if value < 0 else float(value) for value in run.stats[:6])
     return Evaluation(
         mAP=total or 0.0,
@@ -103,23 +130,29 @@ def evaluate_detections(data: CocoData, results: Sequence[dict[str, Any]]) -> Ev
 
 
 def require_pycocotools() -> None:
-    """Fail before training, not after it."""
+    """Check that pycocotools is installed, before training and not after it.
+
+    Raises:
+        DetectionError: If it is not installed.
+    """
     _pycocotools()
 
 
 def _curves(precision: Any, classes: Sequence[str]) -> dict[str, list[float]]:
-    """Precision by recall, of every class that is there and of their mean."""
+    """Return precision by recall, for every class that occurs and for their mean."""
     there = {name: precision[:, number] for number, name in enumerate(classes) if (precision[:, number] >= 0).all()}
     curves = {"mean": np.mean(list(there.values()), axis=0), **there} if there else {}
     return {name: np.round(values, 4).tolist() for name, values in curves.items()}
 
 
 def _mean(precision: Any) -> float | None:
+    """Return the mean of valid precisions, or None if there are none."""
     valid = precision[precision >= 0]
     return float(valid.mean()) if valid.size else None
 
 
 def _pycocotools() -> tuple[Any, Any]:
+    """Import pycocotools, or explain how to install it."""
     try:
         return import_module("pycocotools.coco"), import_module("pycocotools.cocoeval")
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Images and boxes as a detector learns from them: scaled once, kept in memory where they fit, mirrored by chance."""
+"""Images and boxes for the training of a detector: scaled once, kept in memory if they fit, mirrored at random."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,13 +17,22 @@ from cafenet.detection.detectors import Target
 
 @dataclass(frozen=True)
 class Scaling:
-    """How large images are: 640x480 with a shorter side of 240 and a longer one of at most 320 becomes 320x240."""
+    """Size of the images: 640x480 with a shorter side of 240 and a longer one of at most 320 becomes 320x240."""
 
     min_size: int
+    """Length of the shorter side in pixels."""
     max_size: int
+    """Largest length of the longer side in pixels."""
 
     def of(self, picture: Picture) -> tuple[int, int]:
-        """Height and width after scaling."""
+        """Return the size of an image after scaling.
+
+        Args:
+            picture: The image.
+
+        Returns:
+            Height and width.
+        """
         short, long = sorted((picture.width, picture.height))
         factor = min(self.min_size / short, self.max_size / long)
         return max(1, round(picture.height * factor)), max(1, round(picture.width * factor))
@@ -35,6 +44,14 @@ class Pictures(Dataset[tuple[Tensor, Target]]):
     def __init__(
         self, data: CocoData, scaling: Scaling, *, flip: bool = False, cache_limit_bytes: int = CACHE_LIMIT_BYTES
     ) -> None:
+        """Decode the images if they fit into memory.
+
+        Args:
+            data: The data set.
+            scaling: Size of the images.
+            flip: If True, an image is mirrored left to right with probability 1/2.
+            cache_limit_bytes: Largest size of decoded images that are kept in memory.
+        """
         self.data, self.scaling, self._flip = data, scaling, flip
         sizes = [scaling.of(picture) for picture in data.pictures]
         self._kept: list[Tensor] | None = None
@@ -60,12 +77,20 @@ class Pictures(Dataset[tuple[Tensor, Target]]):
         return image, {"boxes": boxes, "labels": labels}
 
     def factors(self, index: int) -> Tensor:
-        """What heights and widths were multiplied by."""
+        """Return the factors by which an image was scaled.
+
+        Args:
+            index: Number of the image.
+
+        Returns:
+            The factors of height and width.
+        """
         picture = self.data.pictures[index]
         height, width = self.scaling.of(picture)
         return torch.tensor([height / picture.height, width / picture.width])
 
     def _decode(self, index: int) -> Tensor:
+        """Decode and scale one image."""
         picture = self.data.pictures[index]
         image = read_image(picture.path)
         size = self.scaling.of(picture)
@@ -75,7 +100,16 @@ class Pictures(Dataset[tuple[Tensor, Target]]):
 
 
 def loader(pictures: Pictures, batch_size: int, num_workers: int = 0) -> DataLoader[Any]:
-    """Batches of lists, since images differ in size."""
+    """Make a loader whose batches are lists, because images differ in size.
+
+    Args:
+        pictures: The images.
+        batch_size: Number of images in a batch.
+        num_workers: Number of processes that prepare images.
+
+    Returns:
+        The loader.
+    """
     return DataLoader(
         pictures,
         batch_size=batch_size,
@@ -86,6 +120,13 @@ def loader(pictures: Pictures, batch_size: int, num_workers: int = 0) -> DataLoa
 
 
 def as_lists(examples: list[tuple[Tensor, Target]]) -> tuple[list[Tensor], list[Target]]:
-    """A list of pairs as a pair of lists."""
+    """Turn a list of pairs into a pair of lists.
+
+    Args:
+        examples: Pairs of an image and its target.
+
+    Returns:
+        The images and the targets.
+    """
     images, targets = zip(*examples, strict=True)
     return list(images), list(targets)

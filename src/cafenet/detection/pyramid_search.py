@@ -1,7 +1,7 @@
-"""Searching widths on the detector itself: backbone and FPN are searched together, under the detector's own loss.
+"""A width search on the detector itself: backbone and FPN are searched together, under the detector's own loss.
 
-The tracer and the supernet see the pyramid alone, an ordinary network from images to maps. The heads stay outside: they
-take the maps at every width, since the pyramid's outputs keep their channels, and become part of the loss.
+The tracer and the supernet see only the pyramid, an ordinary network from images to maps. The heads stay outside and
+become part of the loss: they accept the maps of every width, because the outputs of the pyramid keep their channels.
 
     detector = build_detector(model, num_classes, config)
     space = cafenet.trace(detector.pyramid, torch.zeros(1, 3, 256, 320))
@@ -26,9 +26,16 @@ from cafenet.detection.torchvision_ops import working_ops
 
 
 class FixedSize(Dataset[tuple[Tensor, Target]]):
-    """Pictures as a supernet takes them: normalised, padded to one size, with as many boxes each (label 0: no box)."""
+    """Pictures in the form that a supernet takes: normalised, padded to one size, with equally many boxes (label 0: no
+    box)."""
 
     def __init__(self, pictures: Pictures, detector: Detector) -> None:
+        """Find the common size and the largest number of boxes.
+
+        Args:
+            pictures: The images.
+            detector: The detector, whose normalisation is used.
+        """
         transform: Any = detector.network.transform
         self._pictures = pictures
         self._mean, self._std = (
@@ -52,7 +59,14 @@ class FixedSize(Dataset[tuple[Tensor, Target]]):
 
 
 def pyramid_loss(detector: Detector) -> Callable[[Mapping[str, Tensor], Target], Tensor]:
-    """The detector's training loss as a function of its pyramid's maps and of padded targets (see FixedSize)."""
+    """Return the detector's training loss as a function of its pyramid's maps and of padded targets (see `FixedSize`).
+
+    Args:
+        detector: The detector.
+
+    Returns:
+        A function of (maps, target) that returns the loss.
+    """
 
     def detector_loss(maps: Mapping[str, Tensor], target: Target) -> Tensor:
         with working_ops(), _training(detector.network):
@@ -63,7 +77,15 @@ def pyramid_loss(detector: Detector) -> Callable[[Mapping[str, Tensor], Target],
 
 
 def pyramid_metric(detector: Detector) -> Callable[[Mapping[str, Tensor], Target], Tensor]:
-    """Minus the loss of every example, for `search_widths`; what Faster R-CNN samples is the same each time."""
+    """Return minus the loss of every example, for `search_widths`; Faster R-CNN's random samples are the same each
+    time.
+
+    Args:
+        detector: The detector.
+
+    Returns:
+        A function of (maps, target) that returns one value per example.
+    """
     loss = pyramid_loss(detector)
 
     @torch.no_grad()
@@ -81,13 +103,31 @@ def pyramid_metric(detector: Detector) -> Callable[[Mapping[str, Tensor], Target
 
 
 def head_parameters(detector: Detector) -> list[nn.Parameter]:
-    """What is trained beside the supernet: everything but the pyramid."""
+    """Return the parameters that are trained beside the supernet: all except those of the pyramid.
+
+    Args:
+        detector: The detector.
+
+    Returns:
+        The parameters.
+    """
     inside = {id(parameter) for parameter in detector.pyramid.parameters()}
     return [parameter for parameter in detector.parameters() if id(parameter) not in inside]
 
 
 def with_pyramid(detector: Detector, pyramid: nn.Module) -> Detector:
-    """A copy of the detector on another pyramid of the same outputs, such as the slim one that a search found."""
+    """Copy a detector with another pyramid of the same outputs, such as the slim one that a search found.
+
+    Args:
+        detector: The detector; it is not changed.
+        pyramid: The other pyramid.
+
+    Returns:
+        The copy.
+
+    Raises:
+        DetectionError: If the pyramids have different numbers of output channels.
+    """
     if getattr(pyramid, "out_channels", None) != detector.pyramid.out_channels:
         raise DetectionError(
             f"a pyramid must have {detector.pyramid.out_channels} output channels like the one that it replaces, but "
@@ -98,7 +138,7 @@ def with_pyramid(detector: Detector, pyramid: nn.Module) -> Detector:
 
 
 def _losses(network: Any, maps: dict[str, Tensor], targets: list[Target]) -> dict[str, Tensor]:
-    """What the network's own forward computes after its backbone."""
+    """Compute what the network's own forward computes after its backbone."""
     library = import_module("torchvision.models.detection.image_list")
     first = next(iter(maps.values()))
     size = tuple(side * _stride(network) for side in first.shape[2:])
@@ -115,10 +155,12 @@ def _losses(network: Any, maps: dict[str, Tensor], targets: list[Target]) -> dic
 
 
 def _stride(network: Any) -> int:
+    """Return the stride of the finest map."""
     return int(next(iter(network.backbone.body)).removeprefix("stride"))
 
 
 def _unpadded(target: Target) -> list[Target]:
+    """Return the targets without padded boxes."""
     return [
         {"boxes": boxes[labels > 0], "labels": labels[labels > 0]}
         for boxes, labels in zip(target["boxes"], target["labels"], strict=True)
@@ -127,7 +169,7 @@ def _unpadded(target: Target) -> list[Target]:
 
 @contextmanager
 def _training(network: nn.Module) -> Iterator[None]:
-    """In train mode the heads compute losses; they hold no statistics, so nothing else changes."""
+    """Put the heads in train mode, in which they compute losses; they hold no statistics, so nothing else changes."""
     heads = [module for name, module in network.named_children() if name != "backbone"]
     before = [module.training for module in heads]
     for module in heads:

@@ -1,4 +1,5 @@
-"""Reading a COCO-style JSON beside a folder of images; whatever is wrong is counted and named before any training."""
+"""Reader of a COCO-style JSON file beside a folder of images; all mistakes are counted and named before any
+training."""
 
 import json
 import math
@@ -22,9 +23,19 @@ def read_coco(
     *,
     bad_boxes: Literal["error", "drop"] = "error",
 ) -> CocoData:
-    """Read a JSON of images, annotations and categories; every mistake in it is in one message.
+    """Read a JSON file of images, annotations and categories; one message names every mistake in it.
 
-    bad_boxes: `drop` leaves out boxes without size or outside their image, and counts them (COCO itself has some).
+    Args:
+        path: The JSON file.
+        images: Folder that its file names are relative to.
+        bad_boxes: "error" refuses boxes without size or outside their image; "drop" leaves them out and counts them
+            (COCO itself has some).
+
+    Returns:
+        The data set.
+
+    Raises:
+        DetectionError: If the file cannot be read, or an image, a category or a box is wrong.
     """
     content = _sections(Path(path))
     problems = _Problems(f"{path}")
@@ -44,16 +55,18 @@ def read_coco(
 
 
 class _Problems:
-    """What is wrong with a file, kind by kind: how many times, and where first."""
+    """Collects what is wrong with a file: how often each kind occurs, and its first places."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._found: dict[str, list[str]] = {}
 
     def add(self, kind: str, where: str = "") -> None:
+        """Record a problem and its place."""
         self._found.setdefault(kind, []).append(where)
 
     def raise_if_any(self) -> None:
+        """Raise one error that names all problems, if there are any."""
         if not self._found:
             return
         lines = [
@@ -67,6 +80,7 @@ class _Problems:
 
 
 def _sections(path: Path) -> dict[str, list[Any]]:
+    """Return the three lists of a COCO file."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:
@@ -86,6 +100,7 @@ def _sections(path: Path) -> dict[str, list[Any]]:
 
 
 def _categories(found: Sequence[Any], problems: _Problems) -> list[tuple[int, str]]:
+    """Return id and name of the categories, sorted."""
     categories = []
     for entry in found:
         if isinstance(entry, dict) and isinstance(entry.get("id"), int) and entry.get("name"):
@@ -99,6 +114,7 @@ def _categories(found: Sequence[Any], problems: _Problems) -> list[tuple[int, st
 
 
 def _entries(found: Sequence[Any], folder: Path, problems: _Problems) -> dict[int, Picture]:
+    """Return the images by id, without boxes."""
     entries: dict[int, Picture] = {}
     for entry in found:
         sizes: list[Any] = [entry.get(name) for name in ("width", "height")] if isinstance(entry, dict) else []
@@ -124,7 +140,7 @@ def _boxes(
     *,
     drop: bool,
 ) -> tuple[dict[int, list[Box]], Counter[int]]:
-    """The boxes of each image by its id, and how many of them were dropped."""
+    """Return the boxes of each image by its id, and how many were dropped."""
     boxes: dict[int, list[Box]] = {}
     dropped: Counter[int] = Counter()
     for number in _repeated([entry.get("id") for entry in found if isinstance(entry, dict) and "id" in entry]):
@@ -154,7 +170,8 @@ def _boxes(
 
 
 def _corners(bbox: Any, picture: Picture) -> tuple[tuple[float, float, float, float] | None, str]:
-    """x1, y1, x2, y2 of a box (x, y, width, height), clipped by what rounding explains; or what is wrong with it."""
+    """Return x1, y1, x2, y2 of a box (x, y, width, height), clipped by no more than rounding explains, or what is
+    wrong."""
     if not isinstance(bbox, list) or len(bbox) != 4 or not all(_is_number(value) for value in bbox):
         return None, "boxes that are not four numbers"
     left, top, right, bottom = bbox[0], bbox[1], bbox[0] + bbox[2], bbox[1] + bbox[3]
@@ -173,7 +190,7 @@ def _corners(bbox: Any, picture: Picture) -> tuple[tuple[float, float, float, fl
 
 
 def _check_files(pictures: Iterable[Picture], problems: _Problems) -> None:
-    """Every file must be there, be an image, and have the size that the JSON says (only headers are read)."""
+    """Check that every file exists, is an image, and has the size that the JSON gives (only headers are read)."""
     for picture in pictures:
         if not os.path.isfile(picture.path):
             problems.add("missing images", picture.path)
@@ -187,7 +204,7 @@ def _check_files(pictures: Iterable[Picture], problems: _Problems) -> None:
 
 
 def _size_of(path: str) -> tuple[int, int] | None:
-    """Width and height as an image's header says, or None if it has none."""
+    """Return width and height from an image's header, or None if it has none."""
     library = import_module("PIL.Image")
     try:
         with library.open(path) as image:
@@ -197,12 +214,15 @@ def _size_of(path: str) -> tuple[int, int] | None:
 
 
 def _repeated(values: Sequence[Any]) -> list[Any]:
+    """Return the values that occur more than once."""
     return [value for value, count in Counter(map(_hashable, values)).items() if count > 1]
 
 
 def _hashable(value: Any) -> Any:
+    """Return a value that can be a dictionary key."""
     return value if isinstance(value, (int, float, str)) else repr(value)
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is a finite number and not a boolean."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

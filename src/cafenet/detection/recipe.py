@@ -1,4 +1,4 @@
-"""The typed tree of a detection recipe: one source for its YAML, its flags and `--help-recipe`."""
+"""The typed tree of a detection recipe, behind its YAML, its flags and `--help-recipe`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from cafenet.runs.recipe_files import load_tree
 from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
 
 SHIPPED = "detection/recipes"
+"""Folder in the package with the recipes of `cafenet detect`."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,13 @@ class BackboneFile:
     """One classification network that becomes a backbone."""
 
     name: str
-    """How it is called in tables, such as Uniform 0.5x; those that begin with CafeNet are compared with the rest."""
+    """Name in tables, such as Uniform 0.5x; names that begin with CafeNet are compared with the rest."""
     model: str
     """The full-size network: cafenet:NAME, torchvision:NAME, path/to/file.py:FACTORY, ..."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What its factory takes: num_classes, width, weights, ..."""
+    """Arguments of the model's factory: num_classes, width, weights, ..."""
     weights: str | None = None
-    """A slim model of cafenet.save that was cut from it; without one the network is taken as it is built."""
+    """A slim model of cafenet.save that was cut from the network; without one, the network is taken as it is built."""
 
     def __post_init__(self) -> None:
         check_options(self, DetectionError)
@@ -38,15 +39,15 @@ class BackbonesConfig:
     run: str | None = None
     """A directory of `cafenet run`: its trained models are the backbones, and their training is the pretraining."""
     entries: tuple[str, ...] | None = None
-    """Which of its models, by their directories' names (original, 50pct-uniform, ...); by default all."""
+    """Models of the run to take, by the names of their directories (original, 50pct-uniform, ...); by default all."""
     model: str | None = None
-    """Another name for the run's full-size network, of the same layers, to give it other strides by its options."""
+    """Another name for the run's full-size network with the same layers, to give it other strides by its options."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options over those that the run built its network with."""
+    """Options that replace those with which the run built its network."""
     files: list[BackboneFile] = field(default_factory=list)
     """Further networks, from files."""
     pretraining: str = ""
-    """What all of them learned before, in words for the table; by default the run's description."""
+    """Description of the pretraining that all backbones share, for the table; by default the run's description."""
 
     def __post_init__(self) -> None:
         check_options(self, DetectionError)
@@ -57,18 +58,21 @@ class DetectionData:
     """Images with boxes in COCO's format."""
 
     images: str = "data/coco/train2017"
-    """The folder that the file names of `train` are relative to."""
+    """Folder that the file names of `train` are relative to."""
     train: str = "data/coco/annotations/instances_train2017.json"
+    """JSON file of the training images."""
     test: str | None = None
-    """A JSON of its own for testing; without one a share of `train` is held out."""
+    """JSON file of the test images; without one, a share of `train` is held out."""
     test_images: str | None = None
-    """The folder of `test`; by default the same."""
+    """Folder of the test images; by default the same as `images`."""
     test_share: Annotated[float, Range(0, 1, is_open="both")] = 0.2
+    """Share of the images that is held out for testing if there is no `test`."""
     split_seed: Seed = 0
+    """Seed of the division into training and test images."""
     bad_boxes: Literal["error", "drop"] = "error"
-    """What happens to boxes of zero size or outside their image; dropped ones are counted."""
+    """error refuses boxes of zero size or outside their image; drop leaves them out and counts them."""
     flip: bool = True
-    """Mirror left and right, every other time."""
+    """Mirror training images left to right with probability 1/2."""
 
     def __post_init__(self) -> None:
         check_options(self, DetectionError)
@@ -76,11 +80,14 @@ class DetectionData:
 
 @dataclass(frozen=True)
 class DetectionReference:
-    """A published row, shown beside what was measured."""
+    """A published row, shown beside the measured ones."""
 
     backbone: str
+    """Name of the backbone."""
     mAP: str
+    """mAP as published."""
     source: str = ""
+    """Place of publication: a table, a section or an appendix by its label."""
 
     def __post_init__(self) -> None:
         check_options(self, DetectionError)
@@ -91,16 +98,22 @@ class DetectionRecipe:
     """Backbones compared under one framework: trained alike, evaluated once after the last epoch."""
 
     description: str = ""
+    """Title of the run in tables and reports."""
     seeds: tuple[Seed, ...] = (0,)
-    """One training for each; a run's backbone of the same seed is taken where there is one, else its first."""
+    """Each seed gives one training; it takes the run's backbone of the same seed if there is one, otherwise
+    the first."""
     backbones: BackbonesConfig = field(default_factory=BackbonesConfig)
+    """The networks that are compared."""
     data: DetectionData = field(default_factory=DetectionData)
+    """Images with boxes."""
     detector: DetectorConfig = field(default_factory=DetectorConfig)
+    """The framework around the backbones."""
     train: DetectionTraining = field(default_factory=DetectionTraining)
+    """Training of the detectors."""
     device: str = "auto"
-    """Where detectors are trained: cpu, cuda or cuda:1; auto is a GPU where there is one."""
+    """Device on which detectors are trained: cpu, cuda or cuda:1; auto takes a GPU if there is one."""
     samples: Count = 4
-    """Test images that the report shows with what was found in them."""
+    """Number of test images that the report shows with the boxes found in them."""
     reference: list[DetectionReference] = field(default_factory=list)
     """Published rows of the same experiment."""
 
@@ -109,20 +122,45 @@ class DetectionRecipe:
 
     @property
     def seed(self) -> int:
-        """The first one, for the manifest."""
+        """The first seed, for the manifest."""
         return self.seeds[0] if self.seeds else 0
 
 
 def load_detection_recipe(name: str, flags: Sequence[str] = ()) -> DetectionRecipe:
-    """A shipped recipe or a file, with flags such as `--train.epochs 6` over it."""
+    """Load a detection recipe.
+
+    Args:
+        name: Name of a shipped recipe, or path of a file.
+        flags: Flags that replace values, such as `["--train.epochs", "6"]`.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: If there is no such recipe, or a key or value is wrong.
+    """
     return load_tree(DetectionRecipe, name, detection_recipe_text(name), flags)
 
 
 def detection_recipe_text(name: str) -> str:
-    """The YAML of a shipped recipe or of a file."""
+    """Return the YAML of a detection recipe.
+
+    Args:
+        name: Name of a shipped recipe, or path of a file.
+
+    Returns:
+        The text.
+
+    Raises:
+        RecipeError: If there is no such recipe.
+    """
     return recipe_text(name, SHIPPED, "cafenet detect --list")
 
 
 def shipped_detection_recipes() -> dict[str, str]:
-    """The names of the recipes that come with the package, each with its description."""
+    """List the detection recipes that come with the package.
+
+    Returns:
+        The description of each recipe, by name.
+    """
     return shipped_recipes(SHIPPED)

@@ -1,4 +1,4 @@
-"""The page of a detection run: table, precision against recall, classes, training, what was found in sample images."""
+"""The page of a detection run: table, precision against recall, classes, training, and boxes found in sample images."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +36,17 @@ _RECALLS = [number / 100 for number in range(101)]
 
 
 def write_detection_report(directory: str | Path) -> Path:
-    """Write `report.html` into a directory of `cafenet detect` and return its path."""
+    """Write `report.html` into a directory of `cafenet detect`.
+
+    Args:
+        directory: The run directory.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        RecipeError: If the directory holds no run.
+    """
     directory = Path(directory)
     if not any((directory / file.name).is_file() for file in (RECIPE, MANIFEST, DETECTION_RESULTS)):
         raise RecipeError(f"{directory} must be a run directory, but has no {RECIPE.name}; see `cafenet detect`")
@@ -46,6 +56,7 @@ def write_detection_report(directory: str | Path) -> Path:
 
 
 def _page(directory: Path) -> str:
+    """Return the HTML of the page."""
     problems: list[str] = []
     recipe = read_what_is_left(RECIPE, directory, problems) or {}
     results = read_what_is_left(DETECTION_RESULTS, directory, problems) or {"detectors": [], "reference": []}
@@ -78,7 +89,16 @@ def _page(directory: Path) -> str:
 
 
 def precision_recall(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> Figure:
-    """One line a backbone and overlap."""
+    """Draw precision against recall, with one line per backbone and overlap.
+
+    Args:
+        directory: The run directory.
+        rows: The backbones.
+        problems: List to which a sentence is added for each damaged file.
+
+    Returns:
+        The figure.
+    """
     figure, axes = single()
     for number, each in enumerate(rows):
         places = [model_place(directory, each.key, seed) for seed in each.seeds]
@@ -99,7 +119,15 @@ def precision_recall(directory: Path, rows: Sequence[DetectorRow], problems: lis
 
 
 def training(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
-    """The loss of each backbone's first seed."""
+    """Draw the training loss of each backbone's first seed.
+
+    Args:
+        directory: The run directory.
+        rows: The backbones.
+
+    Returns:
+        The figure.
+    """
     figure, axes = single()
     for number, each in enumerate(rows):
         lines = read_log(model_place(directory, each.key, each.seeds[0]) / LOG, ("epoch", "loss"))
@@ -116,6 +144,7 @@ def training(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
 
 
 def _verdict(rows: Sequence[DetectorRow]) -> str:
+    """Return the results and the claims, in the first lines of the page."""
     own = [each for each in rows if each.backbone.startswith("CafeNet")]
     lines = [f"<b>{text(each.backbone)}: {each.shown('mAP')}% mAP</b>." for each in own]
     lines += [text(line) + "." for line in claims(rows)]
@@ -123,6 +152,7 @@ def _verdict(rows: Sequence[DetectorRow]) -> str:
 
 
 def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) -> str:
+    """Return the table of results."""
     body = [
         row(
             (each.backbone, count(each.flops), count(each.params), *(each.shown(column) for column in COLUMNS)),
@@ -141,12 +171,13 @@ def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) ->
 
 
 def _dropped(counts: dict[str, int]) -> str:
-    """Boxes that were left out, where there were any."""
+    """Return a sentence about dropped boxes, if there were any."""
     found = [f"{number} of {name}" for name, number in counts.items() if number]
     return f"<p>Boxes without size or outside their image, left out: {text(', '.join(found))}.</p>" if found else ""
 
 
 def _classes(rows: Sequence[DetectorRow]) -> str:
+    """Return the table of average precision by class."""
     classes = list(rows[0].per_class[0])
     body = []
     for name in classes:
@@ -156,7 +187,7 @@ def _classes(rows: Sequence[DetectorRow]) -> str:
 
 
 def _samples(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> str:
-    """Every sample image with its true boxes, then with what each detector found."""
+    """Return every sample image with its true boxes, then with the boxes that each detector found."""
     samples = read_what_is_left(SAMPLES, directory, problems)
     if not samples or not samples["images"]:
         return ""
@@ -185,6 +216,7 @@ def _samples(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) 
 
 
 def _figure(directory: Path, image: dict[str, Any], name: str, boxes: Sequence[Sequence[Any]]) -> str:
+    """Return one sample image with boxes."""
     source = drawn(directory / SAMPLE_IMAGES / f"{image['image_id']}.jpg", image["width"], boxes)
     words = f"{name}: {len(boxes)}"
     shown = f'<img src="{source}" alt="{text(words)}" style="width:100%">'
@@ -192,6 +224,7 @@ def _figure(directory: Path, image: dict[str, Any], name: str, boxes: Sequence[S
 
 
 def _recipe(manifest: dict[str, Any], recipe: dict[str, Any], name: str) -> str:
+    """Return the command and the recipe that reproduce the run."""
     total = sum((manifest.get("seconds") or {}).values())
     facts = {key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware")}
     return (

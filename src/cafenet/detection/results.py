@@ -1,4 +1,4 @@
-"""The table of a detection run: what each backbone costs and reaches, and what may be claimed of the differences."""
+"""The table of a detection run: cost and precision of each backbone, and the differences that the seeds support."""
 
 import math
 from collections.abc import Sequence
@@ -13,9 +13,11 @@ from cafenet.detection.recipe import DetectionReference
 from cafenet.runs.results import count
 
 COLUMNS = ("mAP", "ap50", "ap75", "small", "medium", "large")
+"""Keys of the average precisions."""
 HEADS = ("mAP", "AP50", "AP75", "small", "medium", "large")
+"""Titles of the columns, in the same order."""
 _NUM_SHOWN = 3
-"""Of these, in the terminal."""
+"""Number of columns that the terminal shows."""
 
 
 @dataclass(frozen=True)
@@ -23,33 +25,60 @@ class DetectorRow:
     """One backbone under one framework."""
 
     backbone: str
+    """Name of the backbone."""
     key: str
+    """Name of its directory."""
     framework: str
+    """Kind of the detector."""
     pretraining: str
+    """Description of the pretraining."""
     flops: int
-    """Of the backbone with its FPN, one image; one multiply-add is one."""
+    """FLOPs of backbone and FPN for one image; one multiply-add counts as one."""
     params: int
-    """Of the whole detector."""
+    """Number of parameters of the whole detector."""
     seeds: tuple[int, ...]
+    """Seeds of the trainings."""
     scores: tuple[dict[str, float | None], ...]
-    """mAP, ap50, ap75, small, medium and large, one dictionary a seed."""
+    """mAP, ap50, ap75, small, medium and large, one dictionary per seed."""
     per_class: tuple[dict[str, float | None], ...]
+    """Average precision by class, one dictionary per seed."""
 
     def shown(self, column: str) -> str:
-        """31.2, or 31.2 ± 0.4 of several seeds (standard deviation), in percent; - where nothing is to be found."""
+        """Return a column as text, in percent.
+
+        Args:
+            column: One of `COLUMNS`.
+
+        Returns:
+            31.2, or 31.2 ± 0.4 for several seeds (standard deviation), or - if there is nothing to find.
+        """
         found = [100 * value for each in self.scores if (value := each[column]) is not None]
         return spread(found)
 
 
 def spread(percent: Sequence[float]) -> str:
-    """A mean, with the standard deviation where there are several values."""
+    """Return a mean as text, with the standard deviation of several values.
+
+    Args:
+        percent: The values.
+
+    Returns:
+        The text, - without values.
+    """
     if not percent:
         return "-"
     return f"{mean(percent):.1f} ± {stdev(percent):.1f}" if len(percent) > 1 else f"{percent[0]:.1f}"
 
 
 def comparisons(rows: Sequence[DetectorRow]) -> list[tuple[DetectorRow, DetectorRow, PairedDifference]]:
-    """The mAP of CafeNet's backbones against every other's, paired by seed."""
+    """Compare the mAP of CafeNet's backbones with that of every other, paired by seed.
+
+    Args:
+        rows: The backbones.
+
+    Returns:
+        The row, the other row, and their difference.
+    """
     own = [row for row in rows if row.backbone.startswith("CafeNet")]
     others = [row for row in rows if not row.backbone.startswith("CafeNet")]
     return [
@@ -60,7 +89,14 @@ def comparisons(rows: Sequence[DetectorRow]) -> list[tuple[DetectorRow, Detector
 
 
 def claims(rows: Sequence[DetectorRow]) -> list[str]:
-    """One sentence a comparison; a win or a loss only where the interval says so."""
+    """Return one sentence per comparison; it names a win or a loss only if the interval supports it.
+
+    Args:
+        rows: The backbones.
+
+    Returns:
+        The sentences.
+    """
     return [
         f"{first.backbone} - {second.backbone}: {in_words(difference)} of mAP"
         for first, second, difference in comparisons(rows)
@@ -68,7 +104,15 @@ def claims(rows: Sequence[DetectorRow]) -> list[str]:
 
 
 def as_document(rows: Sequence[DetectorRow], references: Sequence[DetectionReference]) -> dict[str, Any]:
-    """Rows, comparisons and published rows as plain values."""
+    """Return rows, comparisons and published rows as plain values.
+
+    Args:
+        rows: The backbones.
+        references: The published rows.
+
+    Returns:
+        The content of `results.json`.
+    """
     return {
         "format": "cafenet-detection",
         "format_version": 1,
@@ -86,7 +130,14 @@ def as_document(rows: Sequence[DetectorRow], references: Sequence[DetectionRefer
 
 
 def from_document(document: dict[str, Any]) -> list[DetectorRow]:
-    """The rows of a results.json."""
+    """Return the rows of a `results.json`.
+
+    Args:
+        document: Its content.
+
+    Returns:
+        The rows.
+    """
     rows: list[dict[str, Any]] = document["detectors"]
     return [
         DetectorRow(**{**row, **{name: tuple(row[name]) for name in ("seeds", "scores", "per_class")}}) for row in rows
@@ -94,7 +145,16 @@ def from_document(document: dict[str, Any]) -> list[DetectorRow]:
 
 
 def results_table(rows: Sequence[DetectorRow], references: Sequence[DetectionReference], title: str = "") -> Table:
-    """For the terminal: measured rows, then published ones, marked as such; what fits into 80 columns."""
+    """Build the table for a terminal of 80 columns: measured rows, then published ones, marked as such.
+
+    Args:
+        rows: The backbones.
+        references: The published rows.
+        title: Title of the table.
+
+    Returns:
+        The table.
+    """
     table = Table(
         title=title,
         caption="Average precision in %, after the last epoch; sizes and classes are in the report. FLOPs (one "

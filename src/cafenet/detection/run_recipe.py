@@ -51,18 +51,31 @@ def detect(
     quiet: bool = False,
     command: list[str] | None = None,
 ) -> list[DetectorRow]:
-    """Train and evaluate every backbone of a recipe (or its name) with every seed; what is done is not done again.
+    """Train and evaluate every backbone of a recipe with every seed; finished work is not repeated.
 
-    models: further backbones, trained before, by name; they are copied, not changed. Everything that can be wrong is
-    checked before the first training. The directory holds recipe.yaml, manifest.json, models/*/seed-*/ (detector.pt,
-    log.jsonl, detections.json, evaluation.json) and results.json.
+    Everything that can be wrong is checked before the first training. The directory holds recipe.yaml, manifest.json,
+    models/*/seed-*/ (detector.pt, log.jsonl, detections.json, evaluation.json) and results.json.
+
+    Args:
+        recipe: The recipe, or the name of one.
+        directory: The run directory.
+        flags: Flags that replace values of a recipe by name.
+        models: Further pretrained backbones by name; they are copied, not changed.
+        quiet: If True, no progress is shown.
+        command: The command line for the manifest, by default that of this process.
+
+    Returns:
+        One row per backbone.
+
+    Raises:
+        CafeNetError: If the recipe, a backbone, the data or a file in the directory cannot be used.
     """
     if isinstance(recipe, str):
         recipe = load_detection_recipe(recipe, flags)
     workload = _Workload(recipe, models)
     workload.check()
     directory = Path(directory)
-    place = RunDirectory(directory, cast(Any, recipe), command)  # it needs no more of a recipe than a seed
+    place = RunDirectory(directory, cast(Any, recipe), command)  # it only needs the seed of a recipe
     write_samples(workload.test_data, recipe.samples, directory, workload.data_digests["test"])
     train, test = workload.pictures()
     with place.timed("train"):
@@ -79,7 +92,20 @@ def detect(
 def load_detector(
     directory: str | Path, backbone: str, seed: int, models: Mapping[str, nn.Module] | None = None
 ) -> Detector:
-    """A detector that a run trained, ready for use: the run's directory, the backbone's name or key, and the seed."""
+    """Load a detector that a run trained.
+
+    Args:
+        directory: The run directory.
+        backbone: Name or key of the backbone.
+        seed: Seed of the training.
+        models: The further backbones that the run was given.
+
+    Returns:
+        The detector in eval mode.
+
+    Raises:
+        DetectionError: If there is no such backbone, or its training is missing or not finished.
+    """
     recipe = load_detection_recipe(str(Path(directory) / RECIPE.name))
     found, _ = find_backbones(recipe.backbones, models)
     by_name = {name: each for each in found for name in (each.name, each.key)}
@@ -99,7 +125,7 @@ def load_detector(
 
 
 class _Workload:
-    """What a recipe names, made real; mistakes are found here."""
+    """The parts that a recipe names; mistakes are found here."""
 
     def __init__(self, recipe: DetectionRecipe, models: Mapping[str, nn.Module] | None) -> None:
         self.recipe = recipe
@@ -108,6 +134,7 @@ class _Workload:
         self.backbones, self.pretraining = find_backbones(recipe.backbones, models)
 
     def _check_options(self) -> None:
+        """Report options that cannot be used."""
         recipe = self.recipe
         if not recipe.seeds or len(set(recipe.seeds)) < len(recipe.seeds) or min(recipe.seeds) < 0:
             raise DetectionError(f"seeds must hold at least one, each once and not negative, but are {recipe.seeds}")
@@ -119,7 +146,7 @@ class _Workload:
         require_pycocotools()
 
     def check(self) -> None:
-        """Every backbone must carry a detector, and the data must fill a step."""
+        """Check that every backbone can carry a detector and that the data fill a step."""
         for backbone in self.backbones:
             for seed in self.recipe.seeds:
                 try:
@@ -136,16 +163,16 @@ class _Workload:
         )
 
     def build(self, backbone: Backbone, seed: int) -> Detector:
-        """An untrained detector on a pretrained backbone."""
+        """Build an untrained detector on a pretrained backbone."""
         return _build(self.recipe, backbone, seed, len(self.train_data.classes))
 
     @cached_property
     def data_digests(self) -> dict[str, str]:
-        """Short names for what detectors learn from and are tested on."""
+        """Short digests of the data that detectors are trained and tested on."""
         return {"train": self.train_data.digest(), "test": self.test_data.digest()}
 
     def identity(self, backbone: Backbone, seed: int) -> dict[str, Any]:
-        """What the training of a detector depends on."""
+        """Return everything that the training of a detector depends on."""
         options = as_plain(self.recipe.train)
         for name in ("seed", *WITHOUT_EFFECT):
             options.pop(name, None)
@@ -160,14 +187,14 @@ class _Workload:
         }
 
     def pictures(self) -> tuple[Pictures, Pictures]:
-        """Both parts of the data, decoded where they fit into memory."""
+        """Return both parts of the data, decoded if they fit into memory."""
         scaling = Scaling(self.recipe.detector.min_size, self.recipe.detector.max_size)
         flip = self.recipe.data.flip
         return Pictures(self.train_data, scaling, flip=flip), Pictures(self.test_data, scaling)
 
 
 def _build(recipe: DetectionRecipe, backbone: Backbone, seed: int, num_classes: int) -> Detector:
-    """The new layers' weights depend on the seed alone."""
+    """Build a detector; the weights of its new layers depend only on the seed."""
     model = backbone.build(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -175,6 +202,7 @@ def _build(recipe: DetectionRecipe, backbone: Backbone, seed: int, num_classes: 
 
 
 def _read(recipe: DetectionRecipe) -> tuple[CocoData, CocoData]:
+    """Read the training and the test images."""
     data = recipe.data
     whole = read_coco(data.train, data.images, bad_boxes=data.bad_boxes)
     if data.test is None:
@@ -187,7 +215,7 @@ def _read(recipe: DetectionRecipe) -> tuple[CocoData, CocoData]:
 def _train_and_evaluate(
     workload: _Workload, backbone: Backbone, seed: int, train: Pictures, test: Pictures, directory: Path, quiet: bool
 ) -> None:
-    """One detector: trained, or continued, and evaluated once."""
+    """Train or continue one detector and evaluate it once."""
     place = model_place(directory, backbone.key, seed)
     identity = workload.identity(backbone, seed)
     tested = {**identity, "test_data": workload.data_digests["test"]}
@@ -212,6 +240,7 @@ def _train_and_evaluate(
 
 
 def _row(workload: _Workload, backbone: Backbone, directory: Path) -> DetectorRow:
+    """Return costs and precisions of one backbone."""
     recipe = workload.recipe
     places = [model_place(directory, backbone.key, seed) for seed in recipe.seeds]
     evaluations = [read_file(DETECTION_EVALUATION, place) for place in places]

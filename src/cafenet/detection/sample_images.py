@@ -13,13 +13,19 @@ from cafenet.detection.dataset import CocoData
 from cafenet.report.figure_style import colour
 
 _MOST_PIXELS = 320
-"""Of the longer side: four samples of four detectors are a page of some hundred kilobytes."""
+"""Length of the longer side: four samples of four detectors make a page of some hundred kilobytes."""
 
 
 def write_samples(data: CocoData, num_samples: int, directory: Path, data_digest: str) -> None:
     """Copy images, spread evenly over the data, with their boxes: `samples.json` and `samples/*.jpg`.
 
-    They are copied once; again if the file is damaged, or of other data.
+    They are copied once, and again if the file is damaged or belongs to other data.
+
+    Args:
+        data: The test images.
+        num_samples: Number of images.
+        directory: The run directory.
+        data_digest: Digest of the data.
     """
     identity = {"data": data_digest, "num_samples": num_samples}
     found = read_what_is_left(SAMPLES, directory, [])
@@ -48,7 +54,16 @@ def write_samples(data: CocoData, num_samples: int, directory: Path, data_digest
 
 
 def drawn(path: Path, original_width: int, boxes: Sequence[Sequence[Any]]) -> str:
-    """The image as a data URL, with boxes (x1, y1, x2, y2, label) in the colours of their classes."""
+    """Return an image with boxes in the colours of their classes.
+
+    Args:
+        path: The image.
+        original_width: Width of the image that the boxes refer to.
+        boxes: x1, y1, x2, y2 and label of each box.
+
+    Returns:
+        A data URL.
+    """
     library, draw = import_module("PIL.Image"), import_module("PIL.ImageDraw")
     with library.open(path) as image:
         picture = image.convert("RGB")
@@ -63,5 +78,12 @@ def drawn(path: Path, original_width: int, boxes: Sequence[Sequence[Any]]) -> st
 
 
 def class_colour(label: int) -> str:
-    """The colour of a class, counted from 1."""
+    """Return the colour of a class.
+
+    Args:
+        label: Number of the class, counted from 1.
+
+    Returns:
+        The colour as hexadecimal RGB.
+    """
     return colour(label - 1)

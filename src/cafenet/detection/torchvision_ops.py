@@ -1,13 +1,13 @@
-"""Box suppression and RoI-align in plain torch, for a torchvision whose compiled operators did not load.
+"""Non-maximum suppression and RoI-align in plain torch, for a torchvision whose compiled operators did not load.
 
-torchvision's detectors call `torchvision::nms` and `torchvision::roi_align`. Beside a torch that it was not compiled
-for (a CPU-only build, say) these have no kernels, and torchvision refuses before it even asks for them. `working_ops`
-gives them kernels, once and only where they are missing, and lets torchvision through while it lasts:
+torchvision's detectors call `torchvision::nms` and `torchvision::roi_align`. With a torch that torchvision was not
+compiled for (a CPU-only build, for example), these have no kernels, and torchvision refuses before it even calls them.
+`working_ops` registers kernels, once and only if they are missing, and disables the refusal while it lasts:
 
     with working_ops():
         torchvision.ops.nms(boxes, scores, 0.5)
 
-Where the compiled operators are there, they are used and nothing is touched.
+If the compiled operators are available, they are used and nothing is changed.
 """
 
 import functools
@@ -27,18 +27,27 @@ _ROI_ALIGN = (
     "int sampling_ratio, bool aligned) -> Tensor"
 )
 _BLOCK = 512
-"""Boxes that are compared with each other at once: large enough for few steps, small enough for little memory."""
+"""Number of boxes that are compared with each other at once: large enough for few steps, small enough for little
+memory."""
 
 
 def has_compiled_ops() -> bool:
-    """Whether torchvision brought its own operators."""
+    """Return whether torchvision has its own compiled operators.
+
+    Returns:
+        True if they are loaded.
+    """
     import_torchvision()
     return bool(import_module("torchvision.extension")._has_ops())
 
 
 @contextmanager
 def working_ops() -> Iterator[None]:
-    """Inside, torchvision's `nms`, `batched_nms` and `roi_align` work, compiled or not."""
+    """Make torchvision's `nms`, `batched_nms` and `roi_align` work while the context lasts, compiled or not.
+
+    Yields:
+        Nothing.
+    """
     if has_compiled_ops():
         yield
         return
@@ -55,8 +64,9 @@ def working_ops() -> Iterator[None]:
             vars(module)["_has_ops"] = found
 
 
-@functools.cache  # the kernels live as long as the Library object does, so the cache holds on to it
+@functools.cache  # the kernels live as long as the Library object, so the cache keeps it alive
 def _give_kernels() -> torch.library.Library:
+    """Register the kernels of this module with torch."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     library.impl("nms", nms, "CompositeExplicitAutograd")
     if not hasattr(torch.ops.torchvision, "roi_align"):
@@ -67,9 +77,17 @@ def _give_kernels() -> torch.library.Library:
 
 @torch.no_grad()
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """The numbers of the boxes (x1, y1, x2, y2) that no better one overlaps by more than the threshold, best first.
+    """Return the boxes that no better box overlaps by more than the threshold (non-maximum suppression).
 
     Of [0, 0, 2, 2] and [0, 0, 2, 1], which overlap by a half, the better one stays at a threshold of 0.4, both at 0.5.
+
+    Args:
+        boxes: x1, y1, x2, y2 of each box, shape (N, 4).
+        scores: Score of each box, shape (N,).
+        iou_threshold: Largest allowed intersection over union.
+
+    Returns:
+        The numbers of the boxes, best first.
     """
     order = scores.argsort(descending=True, stable=True)
     ordered = boxes[order]
@@ -83,10 +101,11 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 
 def _greedy(suppresses: Tensor) -> Tensor:
-    """Who stays, where row i says whom box i suppresses, all of them after it.
+    """Return which boxes stay, if row i marks the boxes after i that box i suppresses.
 
-    Greedy suppression is the one answer in which exactly those stay that nobody who stays suppresses. Asking everybody
-    at once, again and again, settles the first box, then those that depend on it, and so on: a few rounds.
+    Greedy suppression is the only answer in which a box stays exactly if no box that stays suppresses it. Evaluating
+    this rule for all boxes at once, again and again, settles the first box, then those that depend on it, and so on, in
+    a few rounds.
     """
     weights = suppresses.float()
     stays = torch.ones(len(weights), dtype=torch.bool, device=weights.device)
@@ -98,7 +117,8 @@ def _greedy(suppresses: Tensor) -> Tensor:
 
 
 def _overlaps(first: Tensor, second: Tensor) -> Tensor:
-    """Intersection over union of every pair; not a number, so larger than nothing, for two boxes without area."""
+    """Return the intersection over union of every pair; it is NaN, which exceeds no threshold, for two boxes without
+    area."""
     (left, top, right, bottom), (lefts, tops, rights, bottoms) = first.T[:, :, None], second.T
     across = (torch.minimum(right, rights) - torch.maximum(left, lefts)).clamp_(min=0)
     common = (torch.minimum(bottom, bottoms) - torch.maximum(top, tops)).clamp_(min=0).mul_(across)
@@ -116,10 +136,22 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Tensor:
-    """Regions (image, x1, y1, x2, y2) of feature maps (N, C, H, W), each averaged to C x pooled_height x pooled_width.
+    """Average regions of feature maps to a fixed size; differentiable in `input`.
 
     Every bin of a region is a weighted sum of pixels: four around each of its sampling points. That is an embedding bag
-    with pixels for words, whose time depends on the regions and not on the size of the maps. Differentiable in `input`.
+    with pixels for words, whose time depends on the regions and not on the size of the maps.
+
+    Args:
+        input: Feature maps, shape (N, C, H, W).
+        rois: Number of the image, x1, y1, x2 and y2 of each region, shape (R, 5).
+        spatial_scale: Factor from the coordinates of the regions to those of the maps.
+        pooled_height: Height of the result.
+        pooled_width: Width of the result.
+        sampling_ratio: Number of sampling points per bin and axis; 0 or less takes one per pixel, rounded up.
+        aligned: If True, coordinates are shifted by half a pixel.
+
+    Returns:
+        The averages, shape (R, C, pooled_height, pooled_width).
     """
     num_images, channels, height, width = input.shape
     with torch.no_grad():
@@ -143,10 +175,10 @@ def roi_align(
 
 
 def _pixels(start: Tensor, size: Tensor, num_bins: int, sampling_ratio: int, limit: int) -> tuple[Tensor, Tensor]:
-    """Along one axis: the pixels that each bin reads, and their weights, both (regions, bins, pixels).
+    """Return, for one axis, the pixels that each bin reads and their weights, both (regions, bins, pixels).
 
-    A bin of sampling points p reads floor(p) and the next pixel. Points beyond the map by more than one pixel count as
-    zeros; without a sampling ratio there is a point for every pixel of the bin's length, rounded up.
+    A bin with sampling points p reads floor(p) and the next pixel. Points beyond the map by more than one pixel count
+    as zeros. Without a sampling ratio, there is one point for every pixel of the bin's length, rounded up.
     """
     num_points = torch.full_like(size, sampling_ratio) if sampling_ratio > 0 else (size / num_bins).ceil()
     most = int(num_points.max().clamp(min=1)) if len(size) else 1

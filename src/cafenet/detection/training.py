@@ -1,8 +1,8 @@
-"""Training a detector: SGD with steps, as the paper does it; resumable bit for bit, and the same under torchrun.
+"""Training of a detector: SGD with steps, as in the paper; resumable bit for bit, also under torchrun.
 
-The paper trains 12 epochs with a rate of 0.08 at 256 images a step, which drops by 10 at epochs 8 and 11 (appendix a2).
-Scaling the rate with the number of images a step, so that it serves smaller machines, is our addition, and so is the
-warm-up.
+The paper trains 12 epochs with a learning rate of 0.08 at 256 images per step, which drops by 10 at epochs 8 and 11
+(appendix a2). Our additions are a learning rate that scales with the number of images per step, so that it suits
+smaller machines, and the warm-up.
 """
 
 import math
@@ -27,33 +27,38 @@ from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig, build_o
 from cafenet.training.process_group import processes
 
 PAPER_BATCH = 256
-"""Images a step that the paper's rate belongs to."""
+"""Number of images per step that the paper's learning rate belongs to."""
 
 
 @dataclass(frozen=True)
 class DetectionTraining:
-    """How detectors are trained, all alike."""
+    """Training of detectors, the same for all of them."""
 
     epochs: Positive = 12
+    """Passes over the data; a fraction stops inside the last one."""
     batch_size: PositiveInt = 16
     """Images per micro-batch and process."""
     accumulate: PositiveInt = 1
     """Micro-batches per step and process."""
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(lr=0.08))
-    """The rate is that of 256 images a step; see scale_lr."""
+    """The optimiser; its learning rate is that of 256 images per step, see scale_lr."""
     scale_lr: bool = True
-    """Multiply the rate by the images a step over 256: 16 images train at 0.005 where 256 train at 0.08 (ours)."""
+    """Multiply the learning rate by the images per step over 256: 16 images train at 0.005 if 256 train at 0.08 (our
+    addition)."""
     schedule: ScheduleConfig = field(default_factory=lambda: ScheduleConfig(name="step", milestones=(8, 11)))
+    """Course of the learning rate."""
     clip_norm: Positive | None = None
     """Largest norm of all gradients together."""
     channels_last: bool = False
-    """Depthwise convolutions take half the time on a CPU."""
+    """Store images and weights with channels last; depthwise convolutions then take half the time on a CPU."""
     num_workers: NumProcesses = 0
     """Processes that prepare images."""
     seed: Seed = 0
+    """Seed of the order of images and of random choices."""
     checkpoint_every: PositiveInt = 200
     """Steps between checkpoints; one more is written at the end, on Ctrl-C and on SIGTERM."""
     log_every: PositiveInt = 10
+    """Steps between lines of the log."""
 
     def __post_init__(self) -> None:
         check_options(self, TrainingError)
@@ -69,9 +74,25 @@ def train_detector(
     title: str = "detector",
     max_steps: int | None = None,
 ) -> TrainResult:
-    """Train in place; with a directory (`detector.pt`, `log.jsonl`), a second call continues where the first stopped.
+    """Train a detector in place.
 
-    max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
+    With a directory (`detector.pt`, `log.jsonl`), a second call continues where the first one stopped.
+
+    Args:
+        detector: The detector; its weights are trained.
+        pictures: The training images.
+        config: Options of the training.
+        directory: Directory of the checkpoint and the log.
+        quiet: If True, no progress is shown.
+        title: Text in front of the progress.
+        max_steps: Total number of steps after which training stops with a checkpoint, as an interruption would stop it.
+
+    Returns:
+        The number of steps, the last loss, and whether training has finished.
+
+    Raises:
+        TrainingError: If the data do not fill a step, or the loss does not stay finite.
+        CheckpointError: If the checkpoint in the directory belongs to another training or cannot be read.
     """
     config = DetectionTraining() if config is None else config
     trainer = _Trainer(detector, pictures, config, None if directory is None else Path(directory))
@@ -79,7 +100,7 @@ def train_detector(
 
 
 class _Trainer(SteppedTraining):
-    """One training: the state that a checkpoint holds, and the loop over it."""
+    """One training: the state that a checkpoint holds, and the loop over steps."""
 
     def __init__(
         self, detector: Detector, pictures: Pictures, config: DetectionTraining, directory: Path | None
@@ -105,7 +126,7 @@ class _Trainer(SteppedTraining):
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
 
     def run(self, quiet: bool, title: str, max_steps: int | None) -> TrainResult:
-        """Train from wherever the checkpoint stands to the end."""
+        """Train from the checkpoint, if there is one, to the end."""
         team = self.team
         self.detector.train()
         self._restore()
@@ -115,7 +136,7 @@ class _Trainer(SteppedTraining):
         return self._run_steps(journal, max_steps)
 
     def _train_step(self, batches: list[Any]) -> tuple[dict[str, float], float]:
-        """One optimiser step; returns the mean of each loss, and the rate."""
+        """Make one optimiser step; return the mean of each loss, and the learning rate."""
         lr = self._set_learning_rate()
         totals: dict[str, float] = {}
         for images, targets in batches:
@@ -139,6 +160,7 @@ class _Trainer(SteppedTraining):
         return dict(zip(totals, means, strict=True)), lr
 
     def _set_learning_rate(self) -> float:
+        """Set the learning rate of this step and return it."""
         config = self.config
         full = config.optimizer.lr * (self.images_per_step / PAPER_BATCH if config.scale_lr else 1.0)
         lr = learning_rate(config.schedule, full, self.step / self.feed.steps_per_epoch, config.epochs)
@@ -147,11 +169,13 @@ class _Trainer(SteppedTraining):
         return lr
 
     def _moved(self, values: Any) -> Any:
+        """Move images or targets to the device."""
         if isinstance(values, dict):
             return {name: value.to(self.device) for name, value in values.items()}
         return [value.to(self.device) for value in values]
 
     def _tell(self, journal: Journal, outcome: tuple[dict[str, float], float], rate: float) -> None:
+        """Show progress, and log the step if it is due."""
         parts, lr = outcome
         journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.1f} images/s")
         if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
@@ -159,7 +183,7 @@ class _Trainer(SteppedTraining):
             journal.write(self.step, epoch=epoch, loss=self.last_loss, **parts, lr=lr, images_per_second=rate)
 
     def _identity(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be continued."""
+        """Return everything that must be equal for a checkpoint to be continued."""
         return {
             "shapes": {name: list(tensor.shape) for name, tensor in self.detector.state_dict().items()},
             "config": {name: value for name, value in asdict(self.config).items() if name not in WITHOUT_EFFECT},
@@ -168,6 +192,7 @@ class _Trainer(SteppedTraining):
         }
 
     def _state(self) -> dict[str, Any]:
+        """Return everything that a run continues from."""
         return {
             "step": self.step,
             "last_loss": self.last_loss,
@@ -177,10 +202,12 @@ class _Trainer(SteppedTraining):
         }
 
     def _save(self) -> None:
+        """Write a checkpoint."""
         self._keep(self.checkpoint, self._identity())
 
     def _restore(self) -> None:
-        """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
+        """Continue from the checkpoint, or start from the seed; all processes use the checkpoint that the first one
+        reads."""
         torch.manual_seed(self.config.seed + self.team.rank)
         saved = self._saved(self.checkpoint, self._identity())
         if saved is None:

@@ -1,4 +1,4 @@
-"""Models by name: torchvision's, timm's, the paper's variants and the user's own."""
+"""Models by name: those of torchvision and timm, the paper's variants, and the user's own."""
 
 from cafenet.models.load import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default

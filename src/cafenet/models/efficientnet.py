@@ -8,8 +8,8 @@ from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.models.scaling import scale_channels
 
 SQUEEZE_LAYERS = ("*.fc1",)
-"""What to freeze so that the squeeze widths of the SE blocks stay, as in the paper (appendix a10): nothing else in an
-EfficientNet of torchvision is called fc1."""
+"""Patterns to freeze so that the squeeze widths of the SE blocks stay, as in the paper (appendix a10). No other layer
+of an EfficientNet of torchvision is called fc1."""
 
 _STAGES = (
     (1, 3, 1, 32, 16, 1),
@@ -24,7 +24,16 @@ _STAGES = (
 
 
 def efficientnet_b0(num_classes: int = 1000, width: float = 1.0, dropout: float = 0.2) -> nn.Module:
-    """Build torchvision's network with every width scaled, the squeeze widths among them."""
+    """Build torchvision's network with every width scaled, including the squeeze widths.
+
+    Args:
+        num_classes: Number of classes.
+        width: Factor on the width of every layer.
+        dropout: Dropout rate before the last layer.
+
+    Returns:
+        The network.
+    """
     import_torchvision()
     library = import_module("torchvision.models.efficientnet")
     stages = [

@@ -1,6 +1,6 @@
-"""From a name on the command line to an `nn.Module`.
+"""Models by their name on the command line.
 
-A name is `SOURCE:NAME`, where SOURCE is `torchvision`, `timm`, `cafenet` (the paper's variants), a Python file or an
+A name is `SOURCE:NAME`. SOURCE is `torchvision`, `timm`, `cafenet` (the paper's variants), a Python file or an
 importable module:
 
     torchvision:mobilenet_v2    timm:resnet50    cafenet:cifar_vgg19    path/to/net.py:build    my_package.nets:SmallNet
@@ -23,15 +23,30 @@ from cafenet.models.user_factory import build, find_factory, import_source
 
 _FORMS = "torchvision:NAME, timm:NAME, cafenet:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
 
-# Unless told not to, these draw truncated normal weights, which takes seconds, and warn that this will change.
+# By default, these models draw truncated normal weights, which takes seconds, and warn that this will change.
 _SKIP_SLOW_INIT = {"googlenet", "inception_v3", "quantized_googlenet", "quantized_inception_v3"}
 
 
 def load_model(name: str, **kwargs: Any) -> nn.Module:
-    """Build the model called `name`, with fresh weights; `kwargs` go to its factory.
+    """Build a model with fresh weights by its name.
 
-    `load_model("torchvision:resnet18", num_classes=10)` is a ResNet-18 with ten class scores; `load_model(
-    "cafenet:efficientnet_b0", flops_factor=1.5)` is a wider EfficientNet-B0 of 1.5 times the FLOPs.
+    Args:
+        name: The name, for example "torchvision:resnet18", "timm:resnet50", "cafenet:cifar_vgg19",
+            "path/to/net.py:build" or "my_package.nets:SmallNet".
+        **kwargs: Arguments of the model's factory. `num_classes=10` gives ten class scores; `flops_factor=1.5` makes a
+            network of the paper wider until it has 1.5 times its FLOPs.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelNameError: If the name is unknown, or the user's code fails.
+
+    Example:
+        >>> import cafenet
+        >>> model = cafenet.load_model("cafenet:plain_cnn", num_classes=10)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        53002
     """
     source, target = _split(name)
     if source == "torchvision":
@@ -47,14 +62,26 @@ def load_model(name: str, **kwargs: Any) -> nn.Module:
 
 
 def default_input_size(name: str) -> tuple[int, ...]:
-    """The published input size of the model `name`, or (3, 224, 224) if it has none."""
+    """Return the published input size of a model, or (3, 224, 224) if it has none.
+
+    Args:
+        name: Name of the model, as for `load_model`.
+
+    Returns:
+        Channels, height and width.
+    """
     return published_input_size(name) or (3, 224, 224)
 
 
 def published_input_size(name: str) -> tuple[int, ...] | None:
-    """Channels, height and width that the model `name` was published for; a user's own model has none.
+    """Return the input size that a model was published for.
 
-    `published_input_size("torchvision:inception_v3")` is (3, 299, 299). Of several published sizes the smallest counts.
+    Args:
+        name: Name of the model, as for `load_model`.
+
+    Returns:
+        Channels, height and width; (3, 299, 299) for "torchvision:inception_v3". If several sizes were published, the
+        smallest is returned; for a user's own model, None.
     """
     source, target = _split(name)
     if source == "torchvision":
@@ -72,9 +99,10 @@ def published_input_size(name: str) -> tuple[int, ...] | None:
 
 
 def _split(name: str) -> tuple[str, str]:
+    """Split a name into its source and its target."""
     source, _, target = name.partition(":")
     if source not in ("torchvision", "timm", "cafenet"):
-        source, _, target = name.rpartition(":")  # a path may hold a colon of its own, as in C:/net.py:build
+        source, _, target = name.rpartition(":")  # a path may contain a colon, as in C:/net.py:build
     if not source or not target:
         remedy = "" if ":" in name else f"; put its source in front, as in torchvision:{name}"
         raise ModelNameError(f"a model name must be one of {_FORMS}, but got {name!r}{remedy}")
@@ -82,6 +110,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _load_torchvision(name: str, target: str, kwargs: dict[str, Any]) -> nn.Module:
+    """Build a model of torchvision."""
     models = import_torchvision().models
     known = models.list_models()
     if target not in known:
@@ -96,6 +125,7 @@ def _load_torchvision(name: str, target: str, kwargs: dict[str, Any]) -> nn.Modu
 
 
 def _load_timm(name: str, target: str, kwargs: dict[str, Any]) -> nn.Module:
+    """Build a model of timm."""
     timm = _import_timm(name)
     if not timm.is_model(target):
         raise ModelNameError(_unknown(name, "timm", target, timm.list_models()))
@@ -103,7 +133,8 @@ def _load_timm(name: str, target: str, kwargs: dict[str, Any]) -> nn.Module:
 
 
 def _import_timm(name: str) -> ModuleType:
-    import_torchvision()  # timm imports torchvision, which needs help beside some builds of torch
+    """Import timm, or explain how to install it."""
+    import_torchvision()  # timm imports torchvision, which needs our import first with some builds of torch
     try:
         return importlib.import_module("timm")
     except ModuleNotFoundError as error:
@@ -113,5 +144,6 @@ def _import_timm(name: str) -> ModuleType:
 
 
 def _unknown(name: str, source: str, target: str, known: Iterable[str]) -> str:
+    """Return the message for an unknown model, with names like it."""
     near = did_you_mean(f"{source}:{target}", (f"{source}:{each}" for each in known), most=5, cutoff=0.75)
     return f"{source} has no model {target!r}" + (f"; {near}" if near else ", nor one with a name like it")

@@ -1,7 +1,8 @@
-"""MobileNetV2 with strides to choose and every width scaled; layers are named as in torchvision, so weights fit both.
+"""MobileNetV2 with configurable strides and every width scaled; layer names are those of torchvision, so weights fit
+both.
 
-torchvision's own keeps its last convolution at 1280 channels for width factors below 1; here it shrinks with the rest,
-since a uniform factor is what searched widths are compared with.
+For width factors below 1, torchvision's own network keeps its last convolution at 1280 channels. Here it shrinks with
+the rest, because searched widths are compared with a uniform factor.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from cafenet.models.scaling import scale_channels
 
 IMAGENET_STRIDES = (1, 2, 2, 2, 1, 2, 1)
+"""Stride of the first block of each stage for images of 224x224."""
 _STAGES = ((1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1))
 """Expansion, channels and number of blocks of each stage (table 2 of the MobileNetV2 paper)."""
 
@@ -23,9 +25,18 @@ def mobilenet_v2(
     stem_stride: int = 2,
     stage_strides: Sequence[int] = IMAGENET_STRIDES,
 ) -> nn.Sequential:
-    """Build the network: 3.5M parameters and 301M FLOPs at 224x224 as it stands.
+    """Build the network; with the defaults it has 3.5M parameters and 301M FLOPs at 224x224.
 
-    stage_strides: the stride of the first block of each of the seven stages.
+    Args:
+        num_classes: Number of classes.
+        width: Factor on the width of every layer.
+        in_channels: Number of channels of the images.
+        dropout: Dropout rate before the last layer.
+        stem_stride: Stride of the first convolution.
+        stage_strides: Stride of the first block of each of the seven stages.
+
+    Returns:
+        The network.
     """
     before = scale_channels(32, width)
     features: list[nn.Module] = [_conv(in_channels, before, 3, stride=stem_stride)]
@@ -46,13 +57,23 @@ def mobilenet_v2(
 
 
 class InvertedResidual(nn.Module):
-    """Expand, filter each channel, project; added to the input in all blocks of a stage but the first.
+    """A block that expands, filters each channel and projects; in all blocks of a stage but the first, the input is
+    added.
 
-    Not wherever the shapes allow it, as elsewhere: rounding can make two stages equally wide, and a narrow network
-    would then have other connections than the wide one.
+    Other implementations add the input wherever shapes allow it. Rounding can make two stages equally wide, however,
+    and a narrow network would then have other connections than the wide one.
     """
 
     def __init__(self, before: int, after: int, stride: int, expansion: int, is_residual: bool) -> None:
+        """Build the block.
+
+        Args:
+            before: Number of input channels.
+            after: Number of output channels.
+            stride: Stride of the depthwise convolution.
+            expansion: Factor from input channels to the channels inside the block.
+            is_residual: If True, the input is added to the output.
+        """
         super().__init__()
         inside = before * expansion
         layers = [_conv(before, inside, 1)] if expansion != 1 else []
@@ -61,17 +82,27 @@ class InvertedResidual(nn.Module):
         self.is_residual = is_residual
 
     def forward(self, x: Tensor) -> Tensor:
+        """Run the block.
+
+        Args:
+            x: Images, shape (N, before, H, W).
+
+        Returns:
+            The output, shape (N, after, H / stride, W / stride).
+        """
         out: Tensor = self.conv(x)
         return x + out if self.is_residual else out
 
 
 def _conv(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    """Build a convolution with batch norm and ReLU6."""
     padding = kernel // 2
     convolution = nn.Conv2d(before, after, kernel, stride, padding, groups=groups, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(after), nn.ReLU6(inplace=True))
 
 
 def _initialise(model: nn.Module) -> None:
+    """Draw the initial weights."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out")

@@ -1,4 +1,4 @@
-"""A plain convolutional network, small enough for a CPU: the demo's, and a first one for experiments."""
+"""A plain convolutional network that is small enough for a CPU, for the demo and for first experiments."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,24 @@ from torch import nn
 from cafenet.models.scaling import scale_channels
 
 CHANNELS = (16, 24, 32, 48, 64)
+"""Channels of each convolution at width 1."""
 
 
 def plain_cnn(
     num_classes: int = 10, width: float = 1.0, in_channels: int = 1, channels: Sequence[int] = CHANNELS
 ) -> nn.Module:
-    """3x3 convolutions with batch norm, every other one with stride 2, then the mean over places and a classifier.
+    """Build 3x3 convolutions with batch norm, every other one with stride 2, then an average pool and a classifier.
 
     With the default channels and one 28x28 input channel it has 4.2M FLOPs and 53K parameters.
+
+    Args:
+        num_classes: Number of classes.
+        width: Factor on the width of every layer.
+        in_channels: Number of channels of the images.
+        channels: Channels of each convolution at width 1.
+
+    Returns:
+        The network.
     """
     layers: list[nn.Module] = []
     before = in_channels

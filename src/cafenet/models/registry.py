@@ -1,4 +1,4 @@
-"""The networks of the paper and of the demo by name, as `cafenet:NAME`, each with the input size of its FLOPs."""
+"""The networks of the paper and of the demo by name, as `cafenet:NAME`, each with the input size for its FLOPs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +12,19 @@ from cafenet.models import celeba, cifar_mobilenet_v2, efficientnet, mobilenet_v
 from cafenet.models.scaling import scale_to_flops
 
 IMAGENET = (3, 224, 224)
+"""Input size of ImageNet networks: channels, height and width."""
 CIFAR = (3, 32, 32)
+"""Input size of CIFAR networks: channels, height and width."""
 
 
 @dataclass(frozen=True)
 class PaperModel:
-    """A network that takes a width factor, and the channels, height and width of its input."""
+    """A network that takes a width factor, and its input size."""
 
     build: Callable[..., nn.Module]
+    """Builds the network; takes `width` among its arguments."""
     input_size: tuple[int, int, int]
+    """Channels, height and width of the input."""
 
 
 PAPER_MODELS = {
@@ -36,12 +40,23 @@ PAPER_MODELS = {
     "celeba_resnet18": PaperModel(celeba.resnet18, celeba.INPUT_SIZE),
     "celeba_mobilenet_v2": PaperModel(celeba.mobilenet_v2, celeba.INPUT_SIZE),
 }
+"""All networks, by the name after `cafenet:`."""
 
 
 def build_paper_model(target: str, *, flops_factor: float | None = None, **kwargs: Any) -> nn.Module:
-    """Build one of the table; `width` scales every layer, `flops_factor` chooses the width that has so many FLOPs.
+    """Build one of `PAPER_MODELS`.
 
-    `build_paper_model("efficientnet_b0", flops_factor=1.5)` is the supernet from which 1.0x is searched.
+    Args:
+        target: Name in the table.
+        flops_factor: If set, the width is chosen so that the network has this multiple of its FLOPs; 1.5 for
+            "efficientnet_b0" gives the supernet from which 1.0x is searched.
+        **kwargs: Arguments of the network; `width` scales every layer.
+
+    Returns:
+        The network with fresh weights.
+
+    Raises:
+        ModelNameError: If both `width` and `flops_factor` are given.
     """
     model = PAPER_MODELS[target]
     if flops_factor is None:
@@ -54,9 +69,13 @@ def build_paper_model(target: str, *, flops_factor: float | None = None, **kwarg
 
 
 def frozen_by_default(name: str) -> tuple[str, ...]:
-    """The patterns that the paper's search of the model `name` freezes, for `cafenet.trace(..., freeze=...)`.
+    """Return the patterns that the paper's search of a model freezes, for `cafenet.trace(..., freeze=...)`.
 
-    These are the squeeze widths of EfficientNet's SE blocks; for all other models there are none.
+    Args:
+        name: Name of the model, as for `load_model`.
+
+    Returns:
+        The squeeze layers of the SE blocks of an EfficientNet; nothing for all other models.
     """
     source, _, target = name.partition(":")
     is_efficientnet = source in ("cafenet", "torchvision") and target.startswith("efficientnet_")

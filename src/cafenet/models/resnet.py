@@ -1,6 +1,6 @@
-"""ResNet-18, -34 and -50 with every width scaled; layers are named as in torchvision, so weights fit both.
+"""ResNet-18, -34 and -50 with every width scaled; layer names are those of torchvision, so weights fit both.
 
-torchvision's `width_per_group` widens only the inside of bottlenecks, and nothing in a ResNet-18.
+The argument `width_per_group` of torchvision widens only the inside of bottlenecks, and nothing in a ResNet-18.
 """
 
 from collections import OrderedDict
@@ -15,11 +15,24 @@ from cafenet.errors import CafeNetError
 from cafenet.models.scaling import scale_channels
 
 _DEPTHS = {18: ("BasicBlock", (2, 2, 2, 2)), 34: ("BasicBlock", (3, 4, 6, 3)), 50: ("Bottleneck", (3, 4, 6, 3))}
-"""The kind of block, and how many of them each stage has."""
+"""Kind of block and number of blocks of each stage, by depth."""
 
 
 def resnet(depth: int, num_classes: int = 1000, width: float = 1.0, in_channels: int = 3) -> nn.Sequential:
-    """Build the network: at 224x224 a ResNet-50 has 25.6M parameters and 4.1G FLOPs as it stands."""
+    """Build the network; at 224x224 and width 1, a ResNet-50 has 25.6M parameters and 4.1G FLOPs.
+
+    Args:
+        depth: 18, 34 or 50.
+        num_classes: Number of classes.
+        width: Factor on the width of every layer.
+        in_channels: Number of channels of the images.
+
+    Returns:
+        The network.
+
+    Raises:
+        CafeNetError: If the depth is unknown.
+    """
     if depth not in _DEPTHS:
         raise CafeNetError(f"the depth of a ResNet must be one of {', '.join(map(str, _DEPTHS))}, but got {depth!r}")
     import_torchvision()
@@ -52,7 +65,7 @@ resnet50 = partial(resnet, 50)
 
 
 def _stage(block: Any, before: int, inside: int, num_blocks: int, stride: int) -> nn.Sequential:
-    """Blocks of one resolution; the first one changes stride and width, on the short way too."""
+    """Build the blocks of one resolution; the first one changes stride and width, also on its shortcut."""
     after = inside * block.expansion
     shortcut = None
     if stride != 1 or before != after:

@@ -1,5 +1,7 @@
-"""Uniform width scaling: one multiplier for every layer, chosen by hand or so that the network costs a given number of
-FLOPs (paper, ImageNet results: EfficientNet-B0 at 1.0x is searched from a supernet of 1.5x the FLOPs)."""
+"""Uniform width scaling: one factor for every layer, chosen by hand or so that the network has a given number of FLOPs.
+
+In the paper's ImageNet results, EfficientNet-B0 at 1.0x is searched from a supernet of 1.5x the FLOPs.
+"""
 
 import math
 from collections.abc import Callable
@@ -17,9 +19,19 @@ _WIDTH_RANGE = (1 / 64, 64.0)
 
 
 def scale_channels(channels: int, width: float, divisor: int = 8) -> int:
-    """The multiple of `divisor` nearest to `channels * width`, but at least 90% of it, as MobileNet rounds.
+    """Return the multiple of `divisor` nearest to `channels * width`, but at least 90% of it, as MobileNet rounds.
 
-    `scale_channels(24, 0.75)` is 24 (16 is nearer to 18, but less than 90% of it); `scale_channels(64, 0.5)` is 32.
+    Args:
+        channels: Number of channels at width 1.
+        width: Factor on the width.
+        divisor: The result is a multiple of this number.
+
+    Returns:
+        The number of channels. `scale_channels(24, 0.75)` is 24 (16 is nearer to 18, but less than 90% of it);
+        `scale_channels(64, 0.5)` is 32.
+
+    Raises:
+        CafeNetError: If the width is not positive and finite.
     """
     if not (math.isfinite(width) and width > 0):
         raise CafeNetError(f"a width factor must be positive and finite, but got {width!r}")
@@ -31,11 +43,21 @@ def scale_channels(channels: int, width: float, divisor: int = 8) -> int:
 def scale_to_flops(
     build: Callable[[float], nn.Module], example_inputs: Any, flops_factor: float
 ) -> tuple[nn.Module, float]:
-    """Build the network whose FLOPs are nearest to `flops_factor` times those of `build(1.0)`; with its width factor.
-
-    build: from a width factor to a network, wider for larger factors; it may round widths, as all builders here do.
+    """Build the network whose FLOPs are nearest to a multiple of those at width 1.
 
     For plain convolutions, whose FLOPs grow with the square of the width, a factor of 4 gives a width of 2.
+
+    Args:
+        build: Builds a network from a width factor. Larger factors must give wider networks; widths may be rounded, as
+            all builders of this package do.
+        example_inputs: Inputs for which FLOPs are counted.
+        flops_factor: The wanted multiple of the FLOPs of `build(1.0)`.
+
+    Returns:
+        The network and its width factor.
+
+    Raises:
+        CafeNetError: If the factor is not positive and finite, or no width comes within 5% of the FLOPs.
     """
     if not (math.isfinite(flops_factor) and flops_factor > 0):
         raise CafeNetError(f"flops_factor must be positive and finite, but got {flops_factor!r}")
@@ -54,7 +76,7 @@ def scale_to_flops(
 
 
 def _nearest(flops_of: Callable[[float], int], target: float, guess: float) -> tuple[float, int]:
-    """The width whose FLOPs are nearest to the target, by bisection; of equally near ones the first that was seen."""
+    """Return the width whose FLOPs are nearest to the target, by bisection; among equally near ones, the first seen."""
     seen: dict[float, int] = {}
 
     def is_below(width: float) -> bool:
@@ -75,7 +97,7 @@ def _nearest(flops_of: Callable[[float], int], target: float, guess: float) -> t
 
 
 def _without_weights(build: Callable[[float], nn.Module], width: float) -> nn.Module:
-    """A network for counting: no memory and no time for weights, unless its code cannot do without values."""
+    """Build a network for counting, without memory or time for weights unless its code needs values."""
     try:
         with torch.device("meta"):
             return build(width)

@@ -1,6 +1,6 @@
-"""Calling the user's own code: import a file or module, find the factory in it, build the model.
+"""Calls of the user's own code: import a file or module, find the factory in it, build the model.
 
-All of it may fail in the user's hands, so every failure names the place and the exception, in one sentence.
+All of it may fail, so every failure names the place and the exception in one sentence.
 """
 
 import contextlib
@@ -20,7 +20,8 @@ from torch import nn
 from cafenet.common.suggestions import near_names
 from cafenet.errors import CafeNetError, ModelNameError
 
-# Where frames of a traceback say nothing about the user's own code: the standard library, what is installed, this file.
+# Traceback frames from these places say nothing about the user's code: the standard library, installed packages and
+# this file.
 _LIBRARIES = (*{sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib")}, "<frozen", __file__)
 
 _FILE_PREFIX = "cafenet_file_"
@@ -30,7 +31,16 @@ _FILE_PREFIX = "cafenet_file_"
 def import_source(source: str) -> Iterator[ModuleType]:
     """Import a file `path/to/net.py` or a module `package.nets`.
 
-    While the context lasts, a file's neighbours can be imported too, as if Python ran it.
+    While the context lasts, modules beside the file can be imported, too, as if Python ran it.
+
+    Args:
+        source: Path of the file, or name of the module.
+
+    Yields:
+        The module.
+
+    Raises:
+        ModelNameError: If the file or module does not exist, or its import fails.
     """
     if not source.endswith(".py"):
         yield _import_module(source)
@@ -46,12 +56,28 @@ def import_source(source: str) -> Iterator[ModuleType]:
 
 
 def imported_files() -> list[str]:
-    """The files that were imported by path in this process; what they define cannot be unpickled without them."""
+    """Return the files that were imported by path in this process; their classes cannot be unpickled without them.
+
+    Returns:
+        The paths.
+    """
     return [str(module.__file__) for name, module in sys.modules.items() if name.startswith(_FILE_PREFIX)]
 
 
 def find_factory(name: str, module: ModuleType, target: str) -> Callable[..., Any]:
-    """Return the function or class `target` of `module`."""
+    """Find a function or class in a module.
+
+    Args:
+        name: Full name that the user gave, for error messages.
+        module: The module.
+        target: Name of the function or class.
+
+    Returns:
+        The function or class.
+
+    Raises:
+        ModelNameError: If the module has no such name, or it is not a function or class.
+    """
     if not hasattr(module, target):
         callables = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         near = near_names(target, callables, most=5, cutoff=0.6) or sorted(callables)[:5]
@@ -67,7 +93,19 @@ def find_factory(name: str, module: ModuleType, target: str) -> Callable[..., An
 
 
 def build(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> nn.Module:
-    """Call `factory(**kwargs)` and make sure that it returns an `nn.Module`."""
+    """Call a factory and check that it returns an `nn.Module`.
+
+    Args:
+        name: Full name that the user gave, for error messages.
+        factory: The function or class.
+        kwargs: Its arguments.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelNameError: If the call fails or returns something else.
+    """
     try:
         model = factory(**kwargs)
     except CafeNetError:
@@ -80,6 +118,7 @@ def build(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> nn.
 
 
 def _import_module(source: str) -> ModuleType:
+    """Import a module by name, or explain why that fails."""
     try:
         return importlib.import_module(source)
     except ModuleNotFoundError as error:
@@ -93,8 +132,9 @@ def _import_module(source: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    # A name of its own, so that ./torch.py does not replace torch. It stays in sys.modules, as classes look themselves
-    # up there (dataclasses, pickle).
+    """Import a file by path, or explain why that fails."""
+    # The module gets a unique name, so that ./torch.py does not replace torch. It stays in sys.modules, because
+    # dataclasses and pickle look classes up there.
     module_name = f"{_FILE_PREFIX}{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
@@ -110,7 +150,8 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _describe(error: BaseException) -> str:
-    """`ValueError: no such block (net.py, line 12)`, the line being the deepest one that is not a library's."""
+    """Describe an error, as in `ValueError: no such block (net.py, line 12)`, with the deepest line outside of
+    libraries."""
     summary = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     if isinstance(error, SyntaxError):
         return f"{summary} ({error.filename}, line {error.lineno})"
@@ -124,8 +165,10 @@ def _describe(error: BaseException) -> str:
 
 
 def _file_of(module: ModuleType) -> str:
+    """Return the file of a module, or its name."""
     return getattr(module, "__file__", None) or module.__name__
 
 
 def _a(value: object) -> str:
+    """Return a value's type with an article, for messages."""
     return "None" if value is None else f"an object of type {type(value).__name__}"

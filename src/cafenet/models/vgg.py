@@ -1,8 +1,8 @@
 """VGG-19 with batch norm for images of about 32x32: 20.0M parameters and 399M FLOPs (paper, CIFAR-10 results).
 
-Sixteen convolutions of the original, four poolings between them, an average over what is left and one linear layer, as
-in the pruning literature on CIFAR-10. Images may be of any size from 16x16. VGG-11, with eight convolutions, is for
-small experiments: narrow networks as deep as VGG-19 hardly train in a few epochs.
+The network has the sixteen convolutions of the original, four poolings between them, an average pool and one linear
+layer, as in the pruning literature on CIFAR-10. Images may have any size from 16x16 up. VGG-11, with eight
+convolutions, is for small experiments: narrow networks as deep as VGG-19 hardly train in a few epochs.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,35 @@ _VGG11 = ((64,), (128,), (256,) * 2, (512,) * 2, (512,) * 2)
 
 
 def vgg19_bn(num_classes: int = 10, width: float = 1.0, in_channels: int = 3) -> nn.Sequential:
-    """Build the network; `width=0.25` has 16, 32, 64 and 128 channels where the original has 64 to 512."""
+    """Build VGG-19; `width=0.25` has 16, 32, 64 and 128 channels in place of the original's 64 to 512.
+
+    Args:
+        num_classes: Number of classes.
+        width: Factor on the width of every layer.
+        in_channels: Number of channels of the images.
+
+    Returns:
+        The network.
+    """
     return _vgg(_VGG19, num_classes, width, in_channels)
 
 
 def vgg11_bn(num_classes: int = 10, width: float = 1.0, in_channels: int = 3) -> nn.Sequential:
-    """The same with eight convolutions: 9.2M parameters and 153M FLOPs at 32x32."""
+    """Build VGG-11, with eight convolutions: 9.2M parameters and 153M FLOPs at 32x32.
+
+    Args:
+        num_classes: Number of classes.
+        width: Factor on the width of every layer.
+        in_channels: Number of channels of the images.
+
+    Returns:
+        The network.
+    """
     return _vgg(_VGG11, num_classes, width, in_channels)
 
 
 def _vgg(stages: Sequence[Sequence[int]], num_classes: int, width: float, in_channels: int) -> nn.Sequential:
+    """Build the network of these stages."""
     layers: list[nn.Module] = []
     last = in_channels
     for stage in stages:
@@ -46,6 +65,7 @@ def _vgg(stages: Sequence[Sequence[int]], num_classes: int, width: float, in_cha
 
 
 def _initialise(model: nn.Module) -> None:
+    """Draw the initial weights."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

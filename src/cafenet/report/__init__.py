@@ -1,1 +1,1 @@
-"""One page of everything that a run knows."""
+"""Pages and figures of runs."""

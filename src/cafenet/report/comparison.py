@@ -1,4 +1,4 @@
-"""Several runs side by side: what differs in their recipes, what each reached, and what it took."""
+"""Several runs side by side: the differences of their recipes, their accuracies, and their times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,41 +25,46 @@ class Line:
     """One row of one run's table."""
 
     run: RunRecord
+    """The run."""
     row: Row
+    """The row of its table."""
     settings: dict[str, Any]
+    """Values of the recipe keys that differ between the runs."""
 
     @property
     def label(self) -> str:
-        """The run and the row."""
+        """The run and the row in words."""
         return f"{self.run.name}: {self.row.method} {self.row.budget}".strip()
 
     @property
     def seeds(self) -> list[int]:
-        """Of the final trainings, one for each accuracy."""
+        """Seeds of the final trainings, one for each accuracy."""
         return list(self.run.recipe.get("retrain", {}).get("seeds", []))
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is an accuracy for each seed; a run that is going on with more has those of before."""
+        """True if there is an accuracy for each seed; a run that continues with more seeds has only the
+        earlier ones."""
         return len(self.row.accuracies) == len(self.seeds)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs with distinct names."""
+    """Several runs with distinct names."""
 
     runs: tuple[RunRecord, ...]
+    """The runs, in the order in which they were given."""
 
     @cached_property
     def keys(self) -> list[str]:
-        """The recipe's keys that are not the same in all runs, in the recipe's order."""
+        """Recipe keys whose values differ between the runs, in the order of the recipe."""
         flat = [_flat(run.recipe) for run in self.runs]
         keys = {key: None for each in flat for key in each}
         return [key for key in keys if len({repr(each.get(key)) for each in flat}) > 1]
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The rows of all runs; rows that are no search's are shown once where they are the same in all runs."""
+        """The rows of all runs; a baseline that is the same in several runs is shown once."""
         found: list[Line] = []
         for run in self.runs:
             flat = _flat(run.recipe)
@@ -72,18 +77,26 @@ class Comparison:
 
     @property
     def own(self) -> list[Line]:
-        """What CafeNet found, run by run."""
+        """The rows that CafeNet found, run by run."""
         return [line for line in self.lines if line.row.method.startswith("CafeNet")]
 
     def swept(self) -> str | None:
-        """The key that differs, if it is the only one and a number; where the data lie does not count."""
+        """Return the key that was varied, if only one key differs and its values are numbers.
+
+        Returns:
+            The key, or None. The location of the data does not count as a difference.
+        """
         keys = [key for key in self.keys if key != "data.source"]
         if len(keys) != 1 or not all(_is_number(_flat(run.recipe).get(keys[0])) for run in self.runs):
             return None
         return keys[0]
 
     def differences(self) -> list[tuple[Line, Line, PairedDifference]]:
-        """Each run's find against the first run's of the same method and budget, paired by seed."""
+        """Compare each run's result with that of the first run with the same method and budget, paired by seed.
+
+        Returns:
+            The row, the row of the first run, and their difference.
+        """
         found = []
         for number, line in enumerate(self.own):
             same = [each for each in self.own[:number] if _kind(each.row) == _kind(line.row)]
@@ -93,7 +106,17 @@ class Comparison:
 
 
 def read_comparison(paths: Sequence[Path]) -> Comparison:
-    """Read run directories; runs of equal names are told apart by their paths."""
+    """Read several run directories; runs of equal names are told apart by their paths.
+
+    Args:
+        paths: The run directories, at least two.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        RecipeError: If there are too few runs, one is given twice, or one is not a run of `cafenet run`.
+    """
     if len(paths) < 2:
         raise RecipeError(f"a comparison needs two runs at least, but got {len(paths)}; give more run directories")
     runs = [read_run(path) for path in paths]
@@ -110,7 +133,14 @@ def read_comparison(paths: Sequence[Path]) -> Comparison:
 
 
 def settings_table(comparison: Comparison) -> Table:
-    """For the terminal: what differs, a line a key and a column a run."""
+    """Build a table of the differing keys for the terminal, with one line per key and one column per run.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The table.
+    """
     table = Table(title="what differs")
     for name in ("key", *(run.name for run in comparison.runs)):
         table.add_column(name, overflow="fold")
@@ -121,7 +151,14 @@ def settings_table(comparison: Comparison) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """For the terminal; keys that differ have columns of their own where they are few."""
+    """Build the table of results for the terminal; if few keys differ, each has a column of its own.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The table.
+    """
     table = Table(caption="One multiply-add is one FLOP. Accuracy on the test set; time is the whole run's.")
     for name in ("run", *shown_keys(comparison), "method", "budget", "FLOPs", "accuracy", "time"):
         table.add_column(name, justify="right" if name in ("FLOPs", "accuracy", "time") else "left", overflow="fold")
@@ -131,12 +168,27 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def shown_keys(comparison: Comparison) -> list[str]:
-    """The differing keys, none if they would fill a terminal."""
+    """Return the differing keys, or none if they would fill a terminal.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The keys.
+    """
     return comparison.keys if len(comparison.keys) <= _MOST_COLUMNS else []
 
 
 def cells(line: Line, keys: Sequence[str]) -> list[Any]:
-    """A line as the table shows it, with the settings of these keys."""
+    """Return the cells of a line in the table.
+
+    Args:
+        line: The line.
+        keys: Recipe keys whose values are shown.
+
+    Returns:
+        The cells.
+    """
     row = line.row
     settings = [line.settings[key] for key in keys]
     minutes = f"{total_seconds(line.run) / 60:.1f} min"
@@ -144,40 +196,63 @@ def cells(line: Line, keys: Sequence[str]) -> list[Any]:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """The differences in words; a win or a loss only where the interval says so."""
+    """Describe the differences in words; a sentence names a win or a loss only if the interval supports it.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        One sentence per difference.
+    """
     return [
         f"{line.label} - {first.label}: {in_words(difference)}" for line, first, difference in comparison.differences()
     ]
 
 
 def total_seconds(run: RunRecord) -> float:
-    """The time of a run, all starts and steps together."""
+    """Return the time of a run, over all starts and steps.
+
+    Args:
+        run: The run.
+
+    Returns:
+        The time in seconds.
+    """
     return float(sum((run.manifest.get("seconds") or {}).values()))
 
 
 def spread(row: Row) -> tuple[float, float]:
-    """Mean accuracy in percent and its standard deviation (0 of one seed)."""
+    """Return the mean accuracy of a row in percent and its standard deviation (0 for one seed).
+
+    Args:
+        row: The row.
+
+    Returns:
+        Mean and standard deviation.
+    """
     percent = [100 * value for value in row.accuracies]
     return mean(percent), stdev(percent) if len(percent) > 1 else 0.0
 
 
 def _kind(row: Row) -> tuple[str, str]:
+    """Return method and budget of a row."""
     return row.method, row.budget
 
 
 def _is_same(first: Row, second: Row) -> bool:
-    """Whether two rows are one and the same training, told twice: a baseline's in runs that share it."""
+    """Return whether two rows report the same training, as baselines do in runs that share them."""
     is_own = first.method.startswith("CafeNet")
     facts = [(_kind(row), row.accuracies, row.flops, row.widths) for row in (first, second)]
     return not is_own and facts[0] == facts[1]
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is a number and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _flat(document: dict[str, Any], place: str = "") -> dict[str, Any]:
-    """Keys with dots, as the flags spell them."""
+    """Return nested values by keys with dots, as the flags spell them."""
     found: dict[str, Any] = {}
     for key, value in document.items():
         where = f"{place}.{key}" if place else key

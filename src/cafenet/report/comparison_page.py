@@ -19,7 +19,14 @@ _CAPTIONS = {
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """The page."""
+    """Return the page.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The HTML.
+    """
     lines = [text(line) + "." for line in sentences(comparison)]
     missing = [f"{run.name}: {line}" for run in comparison.runs for line in (*run.problems, *run.missing())]
     head = ["run", *comparison.keys, "method", "budget", "FLOPs", "accuracy", "time"]
@@ -44,7 +51,14 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def comparison_figures(comparison: Comparison) -> dict[str, Figure]:
-    """Every figure that there is data for."""
+    """Draw every figure for which there is data.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The figures by name.
+    """
     makers: dict[str, Callable[[Comparison], Figure | None]] = {
         "sweep": sweep,
         "accuracy-flops": accuracy_against_flops,
@@ -56,7 +70,14 @@ def comparison_figures(comparison: Comparison) -> dict[str, Figure]:
 
 
 def sweep(comparison: Comparison) -> Figure | None:
-    """Accuracy and time against the one setting that was varied, as the paper shows r and lambda."""
+    """Draw accuracy and time against the one setting that was varied, as the paper shows r and lambda.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The figure, or None without data.
+    """
     key = comparison.swept()
     if key is None or len(comparison.own) < 2:
         return None
@@ -78,7 +99,14 @@ def sweep(comparison: Comparison) -> Figure | None:
 
 
 def accuracy_against_flops(comparison: Comparison) -> Figure | None:
-    """Final models of all runs."""
+    """Draw the final models of all runs.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The figure, or None without data.
+    """
     if not comparison.lines:
         return None
     figure, axes = single()
@@ -105,13 +133,27 @@ def accuracy_against_flops(comparison: Comparison) -> Figure | None:
 
 
 def score_histograms(comparison: Comparison) -> Figure | None:
-    """The runs' own searches over each other (paper, a12)."""
+    """Draw the scores of the runs' own searches over each other (paper, a12).
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The figure, or None without data.
+    """
     studies = {name: study.trials for name, study in _own_studies(comparison.runs).items() if study.trials}
     return histogram(studies, score_label(comparison.runs[0]))
 
 
 def training_curves(comparison: Comparison) -> Figure | None:
-    """The losses of the runs' own supernets."""
+    """Draw the losses of the runs' own supernets.
+
+    Args:
+        comparison: The runs.
+
+    Returns:
+        The figure, or None without data.
+    """
     studies = {name: study for name, study in _own_studies(comparison.runs).items() if len(study.log) > 1}
     if not studies:
         return None
@@ -128,7 +170,7 @@ def training_curves(comparison: Comparison) -> Figure | None:
 
 
 def _own_studies(runs: Sequence[RunRecord]) -> dict[str, StudyRecord]:
-    """Every run's supernets but the fixed pattern's, under the run's name."""
+    """Return every run's supernets except those of the fixed pattern, under the run's name."""
     found = {}
     for run in runs:
         own = [study for study in run.studies if not study.name.startswith("supernet-fixed")]

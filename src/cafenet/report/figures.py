@@ -1,4 +1,4 @@
-"""The figures of a run, each a function from what was read to a matplotlib figure; None where there is no data."""
+"""The figures of a run: each function turns the records of a run into a matplotlib figure, or None without data."""
 
 import math
 import re
@@ -15,7 +15,14 @@ from cafenet.report.run_records import RunRecord, TrialRecord
 
 
 def all_figures(run: RunRecord) -> dict[str, Figure]:
-    """Every figure that the run has data for, by its file name."""
+    """Draw every figure for which the run has data.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figures by file name.
+    """
     makers: dict[str, Callable[[RunRecord], Figure | None]] = {
         "widths": widths_kept,
         "accuracy-flops": accuracy_against_flops,
@@ -31,7 +38,14 @@ def all_figures(run: RunRecord) -> dict[str, Figure]:
 
 
 def widths_kept(run: RunRecord) -> Figure | None:
-    """Width kept per group over the network (paper, a10): one panel for each model found."""
+    """Draw the width kept per group over the network (paper, a10), with one panel for each model found.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figure, or None without data.
+    """
     entries = [entry for entry in run.entries if entry["channels"] and entry["method"].startswith("CafeNet")]
     if not entries or run.space is None:
         return None
@@ -56,7 +70,14 @@ def widths_kept(run: RunRecord) -> Figure | None:
 
 
 def accuracy_against_flops(run: RunRecord) -> Figure | None:
-    """All scored widths, their Pareto front and the picks; pointing at a dot shows its widths (see `points`)."""
+    """Draw all scored widths, their Pareto front and the picks; pointing at a dot shows its widths (see `points`).
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figure, or None without data.
+    """
     studies = scored_studies(run)
     if not studies:
         return None
@@ -88,7 +109,7 @@ def accuracy_against_flops(run: RunRecord) -> Figure | None:
 
 
 def _searched_last(run: RunRecord, names: list[str]) -> str:
-    """The study that the pick is from: of a search its last stage, of a run the first supernet."""
+    """Return the study that the pick comes from: the last stage of a search, or the first supernet of a run."""
     if not run.is_call:
         return names[0]
     said = [entry.get("supernet") for entry in run.entries]
@@ -96,7 +117,14 @@ def _searched_last(run: RunRecord, names: list[str]) -> str:
 
 
 def points(run: RunRecord) -> dict[str, Any]:
-    """What the dots of `accuracy_against_flops` tell: score, FLOPs and widths of each, by the block's name."""
+    """Return the data behind the dots of `accuracy_against_flops`: score, FLOPs and widths of each dot.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        One block of data per study, by the name of the block.
+    """
     return {
         points_name(number): {
             "groups": list(trials[0].widths),
@@ -110,18 +138,39 @@ def points(run: RunRecord) -> dict[str, Any]:
 
 
 def points_name(number: int) -> str:
-    """The block of data behind the dots of a study."""
+    """Return the name of the block of data behind the dots of a study.
+
+    Args:
+        number: Number of the study.
+
+    Returns:
+        The name.
+    """
     return f"points-{number}"
 
 
 def scored_studies(run: RunRecord) -> dict[str, list[TrialRecord]]:
-    """The widths of each study that were scored in full, once each."""
+    """Return the widths of each study whose scores are complete, once each.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The trials by the name of the study.
+    """
     found = {study.name: [trial for trial in finished(study.trials) if trial.is_complete] for study in run.studies}
     return {name: trials for name, trials in found.items() if trials}
 
 
 def search_progress(run: RunRecord) -> Figure | None:
-    """Every score in the order it was made, and the best so far, search by search."""
+    """Draw every score in the order in which it was made, and the best so far, for each search.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figure, or None without data.
+    """
     searches: dict[str, list[TrialRecord]] = {}
     for study in run.studies:
         for trial in study.trials:
@@ -145,12 +194,27 @@ def search_progress(run: RunRecord) -> Figure | None:
 
 
 def score_histogram(run: RunRecord) -> Figure | None:
-    """How the scores of all widths are spread (paper, a12), supernet by supernet."""
+    """Draw the distribution of the scores of all widths (paper, a12), for each supernet.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figure, or None without data.
+    """
     return histogram({study.name: study.trials for study in run.studies if study.trials}, score_label(run))
 
 
 def histogram(studies: dict[str, list[TrialRecord]], label: str) -> Figure | None:
-    """Several studies' scores over each other."""
+    """Draw the scores of several studies over each other.
+
+    Args:
+        studies: The trials by the name of the study.
+        label: Label of the axis of scores.
+
+    Returns:
+        The figure, or None without data.
+    """
     if not studies:
         return None
     figure, axes = single()
@@ -175,7 +239,14 @@ def histogram(studies: dict[str, list[TrialRecord]], label: str) -> Figure | Non
 
 
 def training_curves(run: RunRecord) -> Figure | None:
-    """The loss of every supernet over its training, smoothed."""
+    """Draw the smoothed loss of every supernet over its training.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figure, or None without data.
+    """
     studies = [study for study in run.studies if len(study.log) > 1]
     if not studies:
         return None
@@ -192,7 +263,14 @@ def training_curves(run: RunRecord) -> Figure | None:
 
 
 def bins_of_groups(run: RunRecord) -> Figure | None:
-    """Bin size and number of bins per group (paper, a11)."""
+    """Draw the bin size and the number of bins per group (paper, a11).
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figure, or None without data.
+    """
     if run.space is None:
         return None
     groups = run.space["groups"]
@@ -208,7 +286,14 @@ def bins_of_groups(run: RunRecord) -> Figure | None:
 
 
 def time_spent(run: RunRecord) -> Figure | None:
-    """Seconds per step of the run."""
+    """Draw the time of each step of the run.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figure, or None without data.
+    """
     seconds = run.manifest.get("seconds") or {}
     if not seconds:
         return None
@@ -223,7 +308,14 @@ def time_spent(run: RunRecord) -> Figure | None:
 
 
 def attribute_differences(run: RunRecord) -> Figure | None:
-    """For multi-label data: every attribute's accuracy minus Uniform's (paper, a9)."""
+    """Draw the accuracy of every attribute minus that of Uniform, for multi-label data (paper, a9).
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The figure, or None without data.
+    """
     rows = [row for row in (run.results or {}).get("rows", []) if row["per_attribute"]]
     pairs = [
         (row, other)
@@ -252,7 +344,14 @@ def attribute_differences(run: RunRecord) -> Figure | None:
 
 
 def pareto_front(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Those that none beats at equal or fewer FLOPs, the cheapest first."""
+    """Return the trials that no other beats at equal or fewer FLOPs, the cheapest first.
+
+    Args:
+        trials: The trials.
+
+    Returns:
+        The trials of the front.
+    """
     front: list[TrialRecord] = []
     for trial in sorted(trials, key=lambda each: (each.costs["flops"], -each.value)):
         if not front or trial.value > front[-1].value:
@@ -261,7 +360,14 @@ def pareto_front(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 
 def finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """One record a width: the exact score where there is one."""
+    """Return one record per width: the exact score if there is one.
+
+    Args:
+        trials: The trials.
+
+    Returns:
+        The records.
+    """
     best: dict[tuple[tuple[str, int], ...], TrialRecord] = {}
     for trial in trials:
         key = tuple(trial.widths.items())
@@ -271,13 +377,20 @@ def finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 
 def score_label(run: RunRecord) -> str:
-    """What a search's scores are, for an axis."""
+    """Return the label of an axis of scores.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The label.
+    """
     metric = run.recipe.get("search", {}).get("metric", "accuracy")
     return "validation accuracy in the supernet, %" if metric == "accuracy" else f"100 x {metric} in the supernet"
 
 
 def _mark_picks(axes: Axes, run: RunRecord, series: int) -> int:
-    """A star for each model found; returns their number."""
+    """Draw a star for each model found; return their number."""
     rows = {(row["method"], row["budget"]): row for row in (run.results or {}).get("rows", [])}
     num_picks = 0
     for entry in run.entries:
@@ -293,12 +406,13 @@ def _mark_picks(axes: Axes, run: RunRecord, series: int) -> int:
 
 
 def _layers(group: dict[str, Any]) -> str:
-    """A group's name with the layers that are coupled in it."""
+    """Return a group's name with the layers that are coupled in it."""
     layers = group.get("layers") or []
     return group["name"] if len(layers) < 2 else f"{group['name']} ({', '.join(layers)})"
 
 
 def _short(search: str) -> str:
-    """`Evolution(population=...) 50% seed 0 band ...` is `Evolution 50%`; an own algorithm's repr stays as it is."""
+    """Shorten `Evolution(population=...) 50% seed 0 band ...` to `Evolution 50%`; the repr of a user's
+    algorithm stays."""
     algorithm_and_budget = search.partition(" seed ")[0]
     return label_of(re.sub(r"^(\w+)\(.*\) ", r"\1 ", algorithm_and_budget))

@@ -1,4 +1,4 @@
-"""HTML of the pages: one self-contained file each, for phones and dark rooms too."""
+"""HTML of the pages: each is one self-contained file that also suits phones and dark mode."""
 
 import html
 import io
@@ -13,11 +13,19 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 _COORDINATES = re.compile(r' (?:x|y|d|transform)="[^"]*"')
-_LONG_NUMBER = re.compile(r"(\d\.\d)\d+")  # a tenth of a point is finer than a screen
+_LONG_NUMBER = re.compile(r"(\d\.\d)\d+")  # a tenth of a point is finer than any screen
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """The whole page, with its style and the script that shows what is pointed at."""
+    """Return a whole page, with its style and the script that shows tips.
+
+    Args:
+        title: Title of the page.
+        parts: HTML of its parts.
+
+    Returns:
+        The HTML.
+    """
     assets = files("cafenet.report") / "assets"
     style, script = (assets.joinpath(name).read_text() for name in ("page.css", "page.js"))
     return (
@@ -28,13 +36,30 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[str]) -> str:
-    """A table that scrolls by itself on a narrow screen."""
+    """Return a table that scrolls by itself on a narrow screen.
+
+    Args:
+        head: Names of the columns.
+        rows: HTML of the rows.
+
+    Returns:
+        The HTML.
+    """
     cells = "".join(f"<th>{text(name)}</th>" for name in head)
     return f'<div class="wide"><table><tr>{cells}</tr>{"".join(rows)}</table></div>'
 
 
 def row(cells: Iterable[Any], kind: str = "", texts: Sequence[int] = ()) -> str:
-    """One row; the numbered cells are running text."""
+    """Return one row of a table.
+
+    Args:
+        cells: The cells.
+        kind: CSS class of the row.
+        texts: Numbers of the cells that hold running text.
+
+    Returns:
+        The HTML.
+    """
     inside = "".join(
         f"<td{' class=text' if number in texts else ''}>{text(cell)}</td>" for number, cell in enumerate(cells)
     )
@@ -42,7 +67,17 @@ def row(cells: Iterable[Any], kind: str = "", texts: Sequence[int] = ()) -> str:
 
 
 def figure_part(name: str, title: str, caption: str, figure: Figure) -> str:
-    """A headed figure."""
+    """Return a figure with a heading and a caption.
+
+    Args:
+        name: Name of the figure, for its id.
+        title: The heading.
+        caption: The caption.
+        figure: The figure.
+
+    Returns:
+        The HTML.
+    """
     return (
         f'<h2>{text(title)}</h2><figure id="figure-{name}">{svg(figure)}'
         f"<figcaption>{text(caption)}</figcaption></figure>"
@@ -50,7 +85,14 @@ def figure_part(name: str, title: str, caption: str, figure: Figure) -> str:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as inline SVG that takes the page's colours; what `drawing.mark` said becomes data attributes."""
+    """Return a figure as inline SVG in the page's colours; marks of `figure_style.mark` become data attributes.
+
+    Args:
+        figure: The figure.
+
+    Returns:
+        The SVG.
+    """
     buffer = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "cafenet", "font.family": "sans-serif"}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
@@ -64,16 +106,32 @@ def svg(figure: Figure) -> str:
 
 
 def data(name: str, content: Any) -> str:
-    """Values for the script, as a JSON block."""
+    """Return values for the script as a JSON block.
+
+    Args:
+        name: Id of the block.
+        content: The values.
+
+    Returns:
+        The HTML.
+    """
     encoded = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{encoded}</script>'
 
 
 def text(value: Any) -> str:
-    """Escaped."""
+    """Return a value as escaped text.
+
+    Args:
+        value: The value.
+
+    Returns:
+        The HTML.
+    """
     return html.escape(str(value))
 
 
 def _data_attributes(match: re.Match[str]) -> str:
+    """Return the data attributes of a mark."""
     marks = json.loads(unquote(match.group(1)))
     return "<g " + " ".join(f'data-{name}="{text(value)}"' for name, value in marks.items()) + ">"

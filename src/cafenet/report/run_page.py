@@ -1,4 +1,4 @@
-"""The page of a run: everything it knows, the verdict first."""
+"""The page of a run: everything that is known about it, the verdict first."""
 
 import json
 from pathlib import Path
@@ -26,17 +26,35 @@ TITLES = {
     "time": ("Time spent", "Summed over all starts of this run."),
     "attributes": ("Attributes against Uniform", "Points of test accuracy, attribute by attribute."),
 }  # fmt: skip
+"""Title and caption of each figure."""
 
 
 def write_report(directory: Path) -> Path:
-    """Write `report.html` into a run directory and return its path."""
+    """Write `report.html` into a run directory.
+
+    Args:
+        directory: The run directory.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        RecipeError: If the directory holds no run.
+    """
     path = directory / REPORT
     write_text(path, report_html(read_run(directory)))
     return path
 
 
 def report_html(run: RunRecord) -> str:
-    """The page of a run."""
+    """Return the page of a run.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The HTML.
+    """
     parts = [
         f"<h1>{text(run.recipe.get('description') or run.name)}</h1>",
         _verdict(run),
@@ -53,11 +71,19 @@ def report_html(run: RunRecord) -> str:
 
 
 def rows_of(run: RunRecord) -> list[Row]:
-    """The rows of a run's table, none where there is none yet."""
+    """Return the rows of a run's table, or none if there is no table yet.
+
+    Args:
+        run: The records of the run.
+
+    Returns:
+        The rows.
+    """
     return [Row(**{**row, "accuracies": tuple(row["accuracies"])}) for row in (run.results or {}).get("rows", [])]
 
 
 def _verdict(run: RunRecord) -> str:
+    """Return the results and the claims, in the first lines of the page."""
     rows = rows_of(run)
     own = [each for each in rows if each.method.startswith("CafeNet")]
     original = next((each for each in rows if not each.budget), None)
@@ -79,6 +105,7 @@ def _verdict(run: RunRecord) -> str:
 
 
 def _table(run: RunRecord) -> str:
+    """Return the table of results."""
     rows = rows_of(run)
     if not rows:
         return ""
@@ -107,7 +134,7 @@ def _table(run: RunRecord) -> str:
 
 
 def _widths(run: RunRecord) -> str:
-    """The widths of every row, group by group, to read and to copy."""
+    """Return the widths of every row, group by group, to read and to copy."""
     rows = [each for each in rows_of(run) if each.budget]
     if not rows or run.space is None:
         return ""
@@ -120,6 +147,7 @@ def _widths(run: RunRecord) -> str:
 
 
 def _frozen(run: RunRecord) -> str:
+    """Return the table of frozen layers."""
     frozen = (run.space or {}).get("frozen", [])
     if not frozen:
         return ""
@@ -128,6 +156,7 @@ def _frozen(run: RunRecord) -> str:
 
 
 def _recipe(run: RunRecord) -> str:
+    """Return the command and the recipe that reproduce the run."""
     manifest = run.manifest
     facts = {
         key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware", "seconds")

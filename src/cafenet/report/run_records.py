@@ -1,4 +1,4 @@
-"""What lies in a run directory, read for people to look at; whatever is missing is said, not an error."""
+"""The content of a run directory, read for people to look at; missing parts are named and are no error."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +29,21 @@ class TrialRecord:
     """One scored width."""
 
     widths: dict[str, int]
+    """Channels of each group, by name."""
     value: float
+    """The score, or its estimate if the width was dropped early."""
     costs: dict[str, float]
+    """Costs by name: flops and params."""
     search: str
+    """Name of the search that asked for the score."""
     label: str
+    """Moment of the search, for example "iteration 3"."""
     is_complete: bool
+    """False if the width was dropped early."""
     is_exact: bool
+    """True if every candidate was scored on all examples."""
     seconds: float
+    """Time that scoring took."""
 
 
 @dataclass(frozen=True)
@@ -43,42 +51,57 @@ class StudyRecord:
     """One supernet: its training log and its scored widths."""
 
     name: str
+    """Directory of the supernet, relative to the run."""
     log: list[dict[str, Any]]
+    """Lines of the training log."""
     trials: list[TrialRecord]
+    """The scored widths, oldest first."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as far as it got."""
+    """A run as far as it has come."""
 
     path: Path
+    """The run directory."""
     recipe: dict[str, Any]
+    """The recipe as plain values."""
     manifest: dict[str, Any]
+    """The manifest: times, versions, hardware."""
     space: dict[str, Any] | None
+    """The width groups and frozen layers, or None if they are not written yet."""
     entries: list[dict[str, Any]]
+    """The channels that each method found."""
     results: dict[str, Any] | None
+    """The table of results, or None if the run has none yet."""
     studies: list[StudyRecord] = field(default_factory=list)
+    """The supernets of the run."""
     title: str = ""
+    """Name that replaces that of the directory, if two runs have the same."""
     problems: tuple[str, ...] = ()
-    """One sentence for each file that is damaged; what it holds is left out."""
+    """One sentence for each damaged file, whose content is left out."""
 
     @property
     def name(self) -> str:
-        """The title, or the directory's name."""
+        """The title, or the name of the directory."""
         return self.title or self.path.resolve().name
 
     @property
     def is_call(self) -> bool:
-        """Whether `cafenet.search` made it, which has no test data and no baselines."""
+        """True if `cafenet.search` made the directory; then it has no test data and no baselines."""
         return bool(self.recipe.get("called"))
 
     @property
     def is_detection(self) -> bool:
-        """Whether `cafenet detect` made it."""
+        """True if `cafenet detect` made the directory."""
         return "detector" in self.recipe or "detectors" in (self.results or {})
 
     def missing(self) -> list[str]:
-        """What the run has not come to, in words."""
+        """Describe what the run has not reached yet.
+
+        Returns:
+            One sentence for each missing part.
+        """
         found = []
         stopped = self.manifest.get("stopped")
         if stopped:
@@ -94,11 +117,19 @@ class RunRecord:
         return found
 
     def _is_damaged(self, name: str) -> bool:
+        """Return whether a file is among the damaged ones."""
         return any(f"{name} must hold" in problem for problem in self.problems)
 
 
 def study_places(path: Path) -> list[Path]:
-    """The directories of a run's supernets: `supernet*` of `cafenet run`, `stage-*` of `cafenet.search`."""
+    """Return the directories of a run's supernets: `supernet*` of `cafenet run`, `stage-*` of `cafenet.search`.
+
+    Args:
+        path: The run directory.
+
+    Returns:
+        The directories, sorted.
+    """
     return sorted(
         {
             file.parent
@@ -111,8 +142,18 @@ def study_places(path: Path) -> list[Path]:
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read the directory of `cafenet run` or `cafenet.search`, as far as its files are whole; only one without any of
-    either's is an error."""
+    """Read the directory of `cafenet run` or `cafenet.search`, as far as its files are intact.
+
+    Args:
+        path: The run directory.
+
+    Returns:
+        The records, with a sentence for each damaged file.
+
+    Raises:
+        RecipeError: If the directory holds no file of a run.
+        RunFileError: If nothing in the directory is readable.
+    """
     if not any((path / file.name).is_file() for file in (RECIPE, SEARCH, MANIFEST, ENTRIES, RESULTS)):
         raise RecipeError(
             f"{path} must be a run directory, but has no {RECIPE.name} of `cafenet run` and no {SEARCH.name} of "
@@ -121,7 +162,7 @@ def read_run(path: Path) -> RunRecord:
     problems: list[str] = []
     recipe = _recipe(path, problems)
     if problems and not any((path / file.name).is_file() for file in (MANIFEST, ENTRIES, RESULTS, SPACE)):
-        raise RunFileError(problems[0])  # nothing is left, or it is no run at all
+        raise RunFileError(problems[0])  # nothing is readable, or the directory holds no run at all
     return RunRecord(
         path=path,
         recipe=recipe,
@@ -140,6 +181,7 @@ def read_run(path: Path) -> RunRecord:
 
 
 def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
+    """Return the recipe of a run, or the settings of `cafenet.search` in the form of a recipe."""
     recipe: dict[str, Any] | None = read_what_is_left(RECIPE, path, problems)
     if recipe is not None or (path / RECIPE.name).exists():
         return recipe or {}
@@ -160,7 +202,7 @@ def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
 
 
 def _results(path: Path, recipe: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
-    """The table of a run or, if that is what the directory holds, of a detection run."""
+    """Return the table of a run, or of a detection run if the directory holds one."""
     of_detection: list[str] = []
     found: dict[str, Any] | None = read_what_is_left(DETECTION_RESULTS, path, of_detection)
     if found is None and "detector" in recipe:
@@ -171,6 +213,7 @@ def _results(path: Path, recipe: dict[str, Any], problems: list[str]) -> dict[st
 
 
 def _trials(place: Path, problems: list[str]) -> list[TrialRecord]:
+    """Return the trials of a study; a journal that cannot be read is added to the problems."""
     try:
         return read_trials(place / JOURNAL)
     except StoreError as error:
@@ -179,7 +222,17 @@ def _trials(place: Path, problems: list[str]) -> list[TrialRecord]:
 
 
 def read_trials(journal: Path) -> list[TrialRecord]:
-    """The finished trials of a study, the oldest first."""
+    """Read the finished trials of a study.
+
+    Args:
+        journal: The journal file, which may be missing.
+
+    Returns:
+        The trials, oldest first.
+
+    Raises:
+        StoreError: If the file is no journal.
+    """
     if not journal.is_file():
         return []
     storage = open_storage(journal, is_read_only=True)

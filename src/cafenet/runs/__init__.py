@@ -1,1 +1,1 @@
-"""The whole job: a recipe in, a run directory with trained slim models and their table out."""
+"""The whole job: from a recipe to a run directory with trained slim models and a table of results."""

@@ -24,15 +24,30 @@ from cafenet.training.checkpoint import differences
 _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
+"""Version of the format of a run's manifest."""
 _PACKAGES = ("cafenet", "torch", "torchvision", "numpy", "scipy", "optuna", "jsonargparse")
 WITHOUT_EFFECT = ("description", "reference")
-"""Parts of a recipe that no result depends on."""
+"""Keys of a recipe that no result depends on."""
 
 
 class RunDirectory:
-    """Where everything of one run lies; a second start of the same recipe, perhaps with more seeds, continues in it."""
+    """The directory that holds everything of one run.
+
+    A second start of the same recipe, perhaps with more seeds, continues in it.
+    """
 
     def __init__(self, path: Path, recipe: Recipe, command: list[str] | None = None) -> None:
+        """Create the directory, or check that it belongs to the same recipe.
+
+        Args:
+            path: The directory.
+            recipe: The recipe of the run.
+            command: The command line for the manifest, by default that of this process.
+
+        Raises:
+            RecipeError: If the directory cannot be written, or holds a run of another recipe.
+            RunFileError: If the recipe in the directory is damaged.
+        """
         self.path, self._recipe = path, recipe
         self._command = sys.argv if command is None else command
         self._manifest_path = path / MANIFEST.name
@@ -48,7 +63,17 @@ class RunDirectory:
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Add the time spent inside to the manifest, also if it ends in an error, which is noted beside it."""
+        """Add the time spent inside to the manifest, also if it ends in an error, which the manifest then names.
+
+        Args:
+            step: Name of the step, under which times are summed.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            RunFileError: If somebody has removed the directory meanwhile.
+        """
         start = time.monotonic()
         try:
             yield
@@ -62,10 +87,11 @@ class RunDirectory:
 
     @property
     def _is_removed(self) -> bool:
-        """Whether somebody has removed the directory; writing a file into it may have made a part of it again."""
+        """True if somebody has removed the directory; writing a file into it may have created a part of it again."""
         return not (self.path / RECIPE.name).exists() and not self._manifest_path.exists()
 
     def _note(self, step: str, start: float, stopped: dict[str, str] | None) -> None:
+        """Write the time of a step into the manifest."""
         if self._is_removed:
             raise gone(self.path)
         seconds = self._manifest()["seconds"]
@@ -73,10 +99,11 @@ class RunDirectory:
         self._write_manifest({"seconds": {**seconds, step: round(total, 3)}, "stopped": stopped})
 
     def finish(self) -> None:
-        """Note that the run is complete."""
+        """Record in the manifest that the run is complete."""
         self._write_manifest({"finished": _now()})
 
     def _check_recipe(self, recipe: Recipe) -> None:
+        """Refuse to continue a run of another recipe."""
         before = read_if_there(RECIPE, self.path)
         if before is None:
             if (self.path / SEARCH.name).exists():
@@ -84,7 +111,7 @@ class RunDirectory:
             return
         now = as_document(recipe)
         missing = [key for key in now if key not in before]
-        if missing:  # a cut-off YAML file is often one, too
+        if missing:  # a truncated YAML file is often valid YAML
             raise RunFileError(
                 f"{self.path / RECIPE.name} must hold {RECIPE.holds}, but it has no {', '.join(missing)}; "
                 f"{RECIPE.remedy}"
@@ -104,13 +131,14 @@ class RunDirectory:
             self._write_manifest({"finished": None})
 
     def _write_manifest(self, changes: dict[str, Any]) -> None:
+        """Write changes into the manifest, or a new manifest."""
         is_there = self._manifest_path.exists()
         manifest = self._manifest()
-        if changes or not is_there or not self._manifest_path.exists():  # it may have been put aside
+        if changes or not is_there or not self._manifest_path.exists():  # a damaged manifest was put aside
             write_json(self._manifest_path, manifest | changes)
 
     def _manifest(self) -> dict[str, Any]:
-        """The manifest so far; a new one if there is none, or one that is damaged, which is put aside."""
+        """Return the manifest so far, or a new one if there is none or it is damaged; a damaged one is put aside."""
         if self._manifest_path.exists():
             try:
                 found: dict[str, Any] = read_file(MANIFEST, self.path)
@@ -141,7 +169,8 @@ class RunDirectory:
 
 
 def _take_over_seeds(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether `now` has all seeds of the final trainings of `before` and more, which is no other run; then both do."""
+    """Return whether `now` only adds seeds of final trainings to `before`, which is the same run; then make
+    both equal."""
     old, new = (document.get("retrain", document) for document in (before, now))
     if not isinstance(old, dict) or not set(old.get("seeds", ())) < set(new.get("seeds", ())):
         return False
@@ -150,6 +179,7 @@ def _take_over_seeds(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def _versions() -> dict[str, str]:
+    """Return the versions of the installed packages that matter."""
     found = {}
     for package in _PACKAGES:
         try:
@@ -160,7 +190,7 @@ def _versions() -> dict[str, str]:
 
 
 def _git_revision() -> str | None:
-    """The revision of the working directory, with + where files differ from it; None outside a repository."""
+    """Return the revision of the working directory, with + if files differ from it, or None outside a repository."""
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
         changed = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, timeout=30)
@@ -170,4 +200,5 @@ def _git_revision() -> str | None:
 
 
 def _now() -> str:
+    """Return the time in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,4 +1,4 @@
-"""Final models: every entry trained alike, for every seed, evaluated once on the test set, saved."""
+"""Final models: every entry is trained alike with every seed, evaluated once on the test set, and saved."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,21 @@ _ORIGINAL = Entry("Original", "", None)
 
 
 def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) -> dict[str, Any]:
-    """Train (or continue) one entry with one seed; returns its evaluation on the test set."""
+    """Train (or continue) one entry with one seed and evaluate it.
+
+    Args:
+        workload: The parts of the run.
+        entry: The method and the channels that it keeps.
+        seed: Seed of the training.
+        directory: The run directory.
+
+    Returns:
+        The evaluation on the test set, as `cafenet.evaluate` returns it.
+
+    Raises:
+        RunFileError: If the model's directory holds the training of another model.
+        TrainingError: If the training fails.
+    """
     place = model_place(directory, entry.key, seed)
     identity = _identity(workload, entry, seed, directory)
     tested = {**identity, "test_data": workload.data_digests["test"]}
@@ -52,7 +66,7 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
 
 
 def _identity(workload: Workload, entry: Entry, seed: int, directory: Path) -> dict[str, Any]:
-    """What the training of an entry depends on."""
+    """Return everything that the training of an entry depends on."""
     recipe = workload.recipe
     options = as_document(recipe.retrain)
     del options["seeds"]
@@ -76,7 +90,16 @@ def _identity(workload: Workload, entry: Entry, seed: int, directory: Path) -> d
 
 
 def start_of(workload: Workload, entry: Entry, seed: int) -> nn.Module:
-    """The untrained model of an entry: fresh weights of that seed, or the supernet's where the recipe says so."""
+    """Build the untrained model of an entry.
+
+    Args:
+        workload: The parts of the run.
+        entry: The method and the channels that it keeps.
+        seed: Seed of fresh weights.
+
+    Returns:
+        The slim model, with fresh weights or, if the recipe says so, with those of the supernet.
+    """
     weights = workload.build(seed)
     if workload.recipe.retrain.start == "supernet" and entry.supernet is not None:
         path = entry.supernet / SUPERNET_CHECKPOINT
@@ -90,7 +113,20 @@ def start_of(workload: Workload, entry: Entry, seed: int) -> nn.Module:
 
 
 def load_final(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn.Module:
-    """A final model that was trained before."""
+    """Load a final model that was trained before.
+
+    Args:
+        workload: The parts of the run.
+        entry: The method and the channels that it keeps.
+        seed: Seed of the training.
+        directory: The run directory.
+
+    Returns:
+        The trained model.
+
+    Raises:
+        RunFileError: If the file is missing or damaged.
+    """
     path = model_place(directory, entry.key, seed) / SLIM
     try:
         return load(path, workload.model)
@@ -99,11 +135,12 @@ def load_final(workload: Workload, entry: Entry, seed: int, directory: Path) -> 
 
 
 def _whole(workload: Workload, weights: nn.Module) -> nn.Module:
+    """Return the full network as a slim model that keeps all channels."""
     return workload.space.extract(model=weights)
 
 
 def _teacher(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn.Module | None:
-    """The recipe's teacher; the original network has none, since it is what may be the teacher."""
+    """Return the recipe's teacher; the original network has none, because it may be the teacher itself."""
     name = workload.recipe.retrain.teacher
     if name is None or entry.channels is None:
         return None
@@ -114,7 +151,7 @@ def _teacher(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn
 
 
 def _of_original(directory: Path, seed: int) -> Path:
-    """The file of the trained original network."""
+    """Return the file of the trained original network."""
     path = model_place(directory, _ORIGINAL.key, seed) / SLIM
     if not path.exists():
         raise RecipeError("retrain.teacher original needs baselines.original true, but it is false")

@@ -1,7 +1,7 @@
-"""What a final training and its evaluation belong to, so that nothing of another one is taken for theirs.
+"""The identity of a final training and of its evaluation, so that files of another model are never taken for theirs.
 
-A model's directory says in `start.json` what its training began with, and in `evaluation.json` what was evaluated:
-options, channels, seed, data, and the file of the weights. Data and files are named by digests of their content.
+A model's directory records in `start.json` what its training began with, and in `evaluation.json` what was evaluated:
+options, channels, seed, data, and the file of the weights. Data and files are identified by digests of their content.
 """
 
 import hashlib
@@ -27,7 +27,15 @@ _MOST_SHOWN = 60
 
 
 def begin_training(place: Path, identity: Mapping[str, Any]) -> None:
-    """Note what a training begins with; if its directory holds one that began with something else, refuse."""
+    """Record what a training begins with; refuse a directory whose training began with something else.
+
+    Args:
+        place: Directory of the model.
+        identity: Everything that the training depends on.
+
+    Raises:
+        RunFileError: If the directory holds another training.
+    """
     before = read_if_there(START, place)
     if before is None:
         write_json(place / START.name, plain(identity))
@@ -41,9 +49,18 @@ def begin_training(place: Path, identity: Mapping[str, Any]) -> None:
 
 
 def kept_evaluation(file: RunFile, place: Path, weights: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The evaluation that was kept of these weights, without its identity; None if there is none, or another one's.
+    """Return a stored evaluation of these weights.
 
-    One that is damaged or of something else is not taken: it is said, and the model evaluated again.
+    If the evaluation is damaged or belongs to something else, a warning says so and the model is evaluated again.
+
+    Args:
+        file: The evaluation file.
+        place: Directory of the model.
+        weights: File of the weights.
+        identity: Everything that the evaluation depends on beside the weights.
+
+    Returns:
+        The evaluation without its identity, or None if there is none for this model.
     """
     try:
         content: dict[str, Any] | None = read_if_there(file, place)
@@ -63,22 +80,45 @@ def kept_evaluation(file: RunFile, place: Path, weights: Path, identity: Mapping
 def keep_evaluation(
     file: RunFile, place: Path, weights: Path, identity: Mapping[str, Any], content: Mapping[str, Any]
 ) -> None:
-    """Write an evaluation, with what it belongs to."""
+    """Write an evaluation together with its identity.
+
+    Args:
+        file: The evaluation file.
+        place: Directory of the model.
+        weights: File of the weights.
+        identity: Everything that the evaluation depends on beside the weights.
+        content: The evaluation.
+    """
     write_json(place / file.name, {"identity": _of_evaluation(weights, identity), **content})
 
 
 def _of_evaluation(weights: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of an evaluation."""
     return plain({**identity, "weights": digest_of_file(weights)})
 
 
 def plain(content: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back."""
+    """Return values as JSON would give them back: tuples as lists, keys as strings.
+
+    Args:
+        content: The values.
+
+    Returns:
+        The plain values.
+    """
     values: dict[str, Any] = json.loads(json.dumps(content, default=repr))
     return values
 
 
 def digest_of_file(path: Path) -> str:
-    """A short name for a file's content."""
+    """Return a short digest of a file's content.
+
+    Args:
+        path: The file.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=8)
     with path.open("rb") as file:
         while block := file.read(_READ_BYTES):
@@ -87,7 +127,14 @@ def digest_of_file(path: Path) -> str:
 
 
 def digest_of_data(data: ImageData) -> str:
-    """A short name for images and targets; of images in files, their names and sizes stand for them."""
+    """Return a short digest of images and targets; for images in files, of their names and sizes.
+
+    Args:
+        data: The data set.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=8)
     digest.update(repr((data.classes, data.mean, data.std, tuple(data.targets.shape), len(data.images))).encode())
     digest.update(_bytes(data.targets))
@@ -101,7 +148,14 @@ def digest_of_data(data: ImageData) -> str:
 
 
 def digest_of_model(model: nn.Module) -> str:
-    """A short name for a model's weights and buffers."""
+    """Return a short digest of a model's weights and buffers.
+
+    Args:
+        model: The model.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=8)
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
@@ -110,11 +164,12 @@ def digest_of_model(model: nn.Module) -> str:
 
 
 def _bytes(tensor: Tensor) -> bytes:
+    """Return the bytes of a tensor."""
     content: bytes = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
     return content
 
 
 def _some(found: list[str]) -> str:
-    """The first differences, in short: lists of channels are long."""
+    """Return the first differences in short, because lists of channels are long."""
     shown = [line if len(line) <= _MOST_SHOWN else line.partition(" was ")[0] + " differs" for line in found[:3]]
     return "; ".join(shown) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")

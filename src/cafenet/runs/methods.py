@@ -1,4 +1,4 @@
-"""The methods of a run's table and the channels that each of them found: searches and baselines alike."""
+"""The methods of a run's table and the channels that each of them found, searches and baselines alike."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
@@ -21,31 +21,49 @@ from cafenet.supernet.plain_training import train_model
 
 @dataclass(frozen=True)
 class Entry:
-    """One row to be: a method, its budget, and the channels that it keeps of every group (None: all)."""
+    """One future row of the table: a method, its budget, and the channels that it keeps."""
 
     method: str
+    """Name of the method, for example "CafeNet-T" or "Uniform"."""
     budget: str
+    """The budget as the user wrote it; empty for the original network."""
     channels: dict[str, list[int]] | None
+    """Numbers of the kept channels of each group, or None if all are kept."""
     search_score: float | None = None
-    """Of the supernet's validation, where the method searched one."""
+    """Score on the validation data in the supernet, if the method searched one."""
     supernet: Path | None = None
-    """The directory of the supernet whose weights belong to the channels."""
+    """Directory of the supernet whose weights belong to the channels."""
 
     @property
     def key(self) -> str:
-        """Its directory's name: "50%" and "CafeNet-E" is "50pct-cafenet-e"."""
+        """Name of the entry's directory: "50%" and "CafeNet-E" give "50pct-cafenet-e"."""
         text = f"{self.budget.replace('%', 'pct')}-{self.method}" if self.budget else self.method
         return "".join(character if character.isalnum() or character in ".-" else "-" for character in text).lower()
 
 
 def write_entries(entries: list[Entry], directory: Path) -> None:
-    """Keep what every method found."""
+    """Write what every method found.
+
+    Args:
+        entries: The entries.
+        directory: The run directory.
+    """
     document = [{**asdict(entry), "supernet": entry.supernet and entry.supernet.name} for entry in entries]
     write_json(directory / ENTRIES.name, document)
 
 
 def read_entries(directory: Path) -> list[Entry]:
-    """What the methods of a run found."""
+    """Read what the methods of a run found.
+
+    Args:
+        directory: The run directory.
+
+    Returns:
+        The entries.
+
+    Raises:
+        RecipeError: If the run has no finished search.
+    """
     found = read_if_there(ENTRIES, directory)
     if found is None:
         raise RecipeError(f"{directory} must hold a finished search, but has no {ENTRIES.name}; see `cafenet run`")
@@ -57,18 +75,35 @@ def read_entries(directory: Path) -> list[Entry]:
 
 
 def _supernet(entry: dict[str, Any], directory: Path) -> Path | None:
+    """Return the directory of an entry's supernet, if it has one."""
     name = entry.get("supernet")
     return directory / name if isinstance(name, str) else None
 
 
 def searched_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
-    """CafeNet's own rows: one for each algorithm and budget."""
+    """Search with every algorithm of the recipe.
+
+    Args:
+        workload: The parts of the run.
+        directory: The run directory.
+
+    Yields:
+        One entry per algorithm and budget.
+    """
     for algorithm in workload.recipe.search.algorithms:
         yield from _searched(workload, directory / "supernet", algorithm, METHODS[algorithm], fixed=False)
 
 
 def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
-    """What the result is shown against."""
+    """Build the baselines that the recipe asks for.
+
+    Args:
+        workload: The parts of the run.
+        directory: The run directory.
+
+    Yields:
+        One entry per baseline and budget.
+    """
     config = workload.recipe.baselines
     if config.original:
         yield Entry("Original", "", None)
@@ -84,6 +119,7 @@ def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
 
 
 def _searched(workload: Workload, directory: Path, algorithm: str, label: str, *, fixed: bool) -> Iterator[Entry]:
+    """Yield the entries of one algorithm on one supernet, in one stage or in several."""
     job, stages = workload.job(algorithm, fixed=fixed), workload.recipe.stages
     if stages.num_stages == 1:
         _, results = run_supernet(workload.model, workload.space, workload.budgets, job, directory)
@@ -98,9 +134,18 @@ def _searched(workload: Workload, directory: Path, algorithm: str, label: str, *
 
 
 def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
-    """The Random baseline: widths drawn under the budget, trained for a while; the best on the validation set.
+    """Build the Random baseline: widths drawn under the budget are trained for a while, and the best on the validation
+    set wins.
 
-    Like every row it is then trained in full, so that its schedule is the others'.
+    Like every row, it is then trained in full, so that its schedule equals that of the others.
+
+    Args:
+        workload: The parts of the run.
+        budget: The budget.
+        directory: Directory of the short trainings.
+
+    Returns:
+        The entry.
     """
     recipe = workload.recipe
     feasible, rng = workload.feasible(budget), np.random.default_rng(recipe.seed)
@@ -134,9 +179,10 @@ def _uniform(workload: Workload, budget: Budget) -> dict[str, list[int]]:
 
 
 def _leading(workload: Workload, taken: np.ndarray, budget: Budget) -> dict[str, list[int]]:
-    """The leading channels of bins per group."""
+    """Return the leading channels of bins per group."""
     return _leading_channels(workload, workload.feasible(budget).bins.widths(taken))
 
 
 def _leading_channels(workload: Workload, widths: np.ndarray) -> dict[str, list[int]]:
+    """Return the leading channels of widths per group."""
     return {group.name: list(range(width)) for group, width in zip(workload.space.groups, widths.tolist(), strict=True)}

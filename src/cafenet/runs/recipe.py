@@ -1,4 +1,4 @@
-"""The typed tree that recipes (YAML), flags and `--help` come from: one sentence under each field is its help text."""
+"""The typed tree behind recipes (YAML), flags and `--help`: the docstring under each field is its help text."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -26,11 +26,12 @@ class ModelConfig:
     name: str = "cafenet:cifar_mobilenet_v2"
     """cafenet:NAME, torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What its factory takes: num_classes, width, flops_factor, ..."""
+    """Arguments of the model's factory: num_classes, width, flops_factor, ..."""
     input_size: tuple[PositiveInt, ...] | None = None
-    """Channels, height and width of one input; by default what the model was published for, or that of the images."""
+    """Channels, height and width of one input; by default the size that the model was published for, or that of the
+    images."""
     freeze: tuple[str, ...] | None = None
-    """Name patterns of layers that keep their widths; by default what the paper freezes in this model."""
+    """Name patterns of layers that keep their widths; by default those that the paper freezes in this model."""
 
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
@@ -38,20 +39,22 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """The data set, and how it is prepared."""
+    """The data set and its preparation."""
 
     source: str = "fashion"
-    """fashion (embedded), npz:PATH, cifar10:PATH, cifar100:PATH, folder:PATH or celeba:PATH."""
+    """fashion (included in the package), npz:PATH, cifar10:PATH, cifar100:PATH, folder:PATH or celeba:PATH."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What its reader takes: size, cache_limit_bytes, ..."""
+    """Options of the reader: size, cache_limit_bytes, ..."""
     augmentation: Augmentation = field(default_factory=Augmentation)
+    """Random changes of training images."""
     validation_share: Annotated[float, Range(0, 1, is_open="both")] = 0.1
     """Share of the training set that the search scores widths on; the test set is for the final models alone."""
     split_seed: Seed = 0
+    """Seed of the division into training and validation set."""
     num_train: PositiveInt | None = None
-    """Use only that many training examples (a stratified sample), for small experiments."""
+    """Use only this many training examples (a stratified sample), for small experiments."""
     num_workers: NumProcesses | None = None
-    """Processes that prepare images; by default none for images in memory, else one a core."""
+    """Processes that prepare images; by default none for images in memory, otherwise one per core."""
 
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
@@ -59,20 +62,29 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class SearchSection:
-    """What is searched for, and how."""
+    """The budgets, the algorithms and their options."""
 
     budget: str = "50%"
-    """50%, 150M, 1.5M params, 12ms; + between caps that must all hold, commas between several budgets."""
+    """50%, 150M, 1.5M params or 12ms; + joins caps that must all hold, commas separate several budgets."""
     algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("trend",)
-    """CafeNet-T is trend, CafeNet-E evolution, CafeNet-R random, CafeNet-G greedy; each gives a model of its own."""
+    """trend gives CafeNet-T, evolution CafeNet-E, random CafeNet-R and greedy CafeNet-G; each gives a model of
+    its own."""
     metric: Literal["accuracy", "negative_loss"] = "accuracy"
+    """Metric that widths are scored by."""
     evolution: Evolution = field(default_factory=Evolution)
+    """Options of evolutionary search."""
     random: RandomSearch = field(default_factory=RandomSearch)
+    """Options of random search."""
     greedy: Greedy = field(default_factory=Greedy)
+    """Options of greedy search."""
     trend: Trend = field(default_factory=Trend)
+    """Options of search by trend."""
     settings: SearchConfig = field(default_factory=SearchConfig)
+    """Options that do not depend on the algorithm."""
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
+    """Options that decide how carefully widths are scored."""
     latency: LatencySettings = field(default_factory=LatencySettings)
+    """Conditions under which latency is measured."""
 
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
@@ -80,18 +92,21 @@ class SearchSection:
 
 @dataclass(frozen=True)
 class RetrainSection:
-    """How the final models are trained, all alike."""
+    """The training of the final models, the same for all of them."""
 
     train: TrainConfig = field(default_factory=TrainConfig)
+    """Options of the training."""
     seeds: tuple[Seed, ...] = (0,)
-    """One training for each; tables show the mean and the spread."""
+    """Each seed gives one training; tables show the mean and the standard deviation."""
     start: Literal["scratch", "supernet"] = "scratch"
-    """From fresh weights, or from the supernet's (faster, reported apart; baselines without one start fresh)."""
+    """Start from fresh weights, or from those of the supernet (faster, reported separately; baselines without a
+    supernet start fresh)."""
     teacher: str | None = None
-    """Distil from `original` (the unpruned network of the same run) or a model by name that comes with weights."""
+    """Distil from `original` (the unpruned network of the same run) or from a model by name that comes with weights."""
     teacher_options: dict[str, Any] = field(default_factory=dict)
-    """What the teacher's factory takes, such as {weights: DEFAULT} for torchvision or {pretrained: true} for timm."""
+    """Arguments of the teacher's factory, such as {weights: DEFAULT} for torchvision or {pretrained: true} for timm."""
     distill: DistillConfig = field(default_factory=DistillConfig)
+    """Options of the distillation from the teacher."""
 
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
@@ -99,18 +114,18 @@ class RetrainSection:
 
 @dataclass(frozen=True)
 class BaselinesSection:
-    """What the result is shown against, trained alike."""
+    """The networks that the result is compared with, trained alike."""
 
     original: bool = True
-    """The network as it is."""
+    """The unpruned network."""
     uniform: bool = True
-    """One factor for all groups, to the budget."""
+    """One factor for all groups, down to the budget."""
     fixed: bool = True
-    """The same search on a supernet with the fixed pattern (r = 0), unless that is what is searched."""
+    """Repeat the search on a supernet with the fixed pattern (r = 0), unless the search itself uses that pattern."""
     random_widths: Count = 0
-    """Random: that many widths are trained for a while, and the best on the validation set is trained in full."""
+    """Number of random widths that are trained for a while; the best on the validation set is trained in full."""
     random_epochs: Positive = 50
-    """How long each of them is trained."""
+    """Number of epochs for each random width."""
 
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
@@ -118,16 +133,22 @@ class BaselinesSection:
 
 @dataclass(frozen=True)
 class Reference:
-    """A published row, shown beside what was measured."""
+    """A published row, shown beside the measured ones."""
 
     method: str
+    """Name of the method."""
     budget: str = ""
+    """Budget of the row."""
     flops: str = ""
+    """FLOPs as published."""
     params: str = ""
+    """Parameters as published."""
     accuracy: str = ""
+    """Accuracy as published."""
     top5: str = ""
+    """Top-5 accuracy as published."""
     source: str = ""
-    """Where it is published: a table, a section or an appendix by its label."""
+    """Place of publication: a table, a section or an appendix by its label."""
 
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
@@ -138,21 +159,29 @@ class Recipe:
     """A whole job: from a model and a budget to a trained slim model, beside its baselines."""
 
     description: str = ""
+    """Title of the run in tables and reports."""
     loss: Literal["cross_entropy", "bce"] = "cross_entropy"
-    """bce is for multi-label targets."""
+    """Loss of all trainings; bce is for multi-label targets."""
     seed: Seed = 0
-    """Of the supernet's training and the search; the final models and the split have seeds of their own."""
+    """Seed of the supernet's training and of the search; the final models and the split have seeds of their own."""
     device: str = "auto"
-    """Where everything is trained and scored: cpu, cuda or cuda:1; auto is a GPU where there is one."""
+    """Device for all training and scoring: cpu, cuda or cuda:1; auto takes a GPU if there is one."""
     model: ModelConfig = field(default_factory=ModelConfig)
+    """The network whose widths are searched."""
     data: DataConfig = field(default_factory=DataConfig)
+    """The data set and its preparation."""
     supernet: SupernetConfig = field(default_factory=SupernetConfig)
+    """Options that decide how weights are shared between widths."""
     train: TrainConfig = field(default_factory=TrainConfig)
-    """Of the supernet."""
+    """Training of the supernet."""
     stages: StagesConfig = field(default_factory=StagesConfig)
+    """Division of the search into stages."""
     search: SearchSection = field(default_factory=SearchSection)
+    """The budgets, the algorithms and their options."""
     retrain: RetrainSection = field(default_factory=RetrainSection)
+    """Training of the final models."""
     baselines: BaselinesSection = field(default_factory=BaselinesSection)
+    """The networks that the result is compared with."""
     reference: list[Reference] = field(default_factory=list)
     """Published rows of the same experiment."""
 

@@ -21,12 +21,36 @@ Tree = TypeVar("Tree")
 
 
 def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
-    """A recipe with flags such as `--search.budget 25%` over it."""
+    """Load a recipe of `cafenet run`.
+
+    Args:
+        name: Name of a shipped recipe, or path of a file.
+        flags: Flags that replace values, such as `["--search.budget", "25%"]`.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: If there is no such recipe, or a key or value is wrong.
+    """
     return load_tree(Recipe, name, recipe_text(name), flags)
 
 
 def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ()) -> Tree:
-    """The YAML of a recipe called `name`, with flags over it, as a typed tree."""
+    """Parse the YAML of a recipe, with flags over it, into a typed tree.
+
+    Args:
+        kind: The dataclass of the whole recipe.
+        name: Name of the recipe in error messages.
+        text: The YAML.
+        flags: Flags that replace values.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: If the text is not YAML, or a key, a value or a flag is wrong.
+    """
     content = read_yaml(text, f"the recipe {name}") or {}
     if not isinstance(content, dict):
         raise RecipeError(f"the recipe {name} must hold sections (model, data, search, ...), but is {content!r:.60}")
@@ -34,7 +58,7 @@ def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ())
     if problems:
         raise RecipeError(f"the recipe {name} has {'; '.join(problems)}")
     for flag in flags:
-        with suppress(yaml.YAMLError):  # a flag need not be YAML
+        with suppress(yaml.YAMLError):  # the value of a flag need not be YAML
             check_yaml_size(flag.partition("=")[2] if flag.startswith("--") else flag, f"the flag {flag[:40]!r}")
     parser = recipe_parser(kind)
     try:
@@ -49,7 +73,15 @@ def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ())
 
 
 def recipe_parser(kind: type = Recipe, **options: Any) -> ArgumentParser:
-    """The parser of the typed tree; every field is a flag, with the sentence under it as its help."""
+    """Build the parser of a typed tree; every field is a flag, with the docstring under it as its help.
+
+    Args:
+        kind: The dataclass of the whole recipe.
+        **options: Arguments of `jsonargparse.ArgumentParser`.
+
+    Returns:
+        The parser.
+    """
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = ArgumentParser(exit_on_error=False, allow_abbrev=False, **options)
     parser.add_class_arguments(kind)
@@ -57,12 +89,28 @@ def recipe_parser(kind: type = Recipe, **options: Any) -> ArgumentParser:
 
 
 def as_tree(kind: type[Tree], parser: ArgumentParser, parsed: Namespace) -> Tree:
-    """The tree's values as frozen dataclasses."""
+    """Turn parsed values into frozen dataclasses.
+
+    Args:
+        kind: The dataclass of the whole recipe.
+        parser: The parser from `recipe_parser`.
+        parsed: The parsed values.
+
+    Returns:
+        The recipe.
+    """
     return kind(**vars(parser.instantiate(parsed)))
 
 
 def as_document(value: Any) -> Any:
-    """A recipe as plain values, for YAML and JSON."""
+    """Return a recipe as plain values, for YAML and JSON.
+
+    Args:
+        value: A recipe, a part of one, or a plain value.
+
+    Returns:
+        Dicts, lists and plain values.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_document(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -73,13 +121,21 @@ def as_document(value: Any) -> Any:
 
 
 def to_yaml(recipe: Any) -> str:
-    """The whole recipe, defaults included, in the tree's order."""
+    """Return a whole recipe as YAML, including defaults, in the order of the tree.
+
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        The text.
+    """
     text: str = yaml.safe_dump(as_document(recipe), sort_keys=False, allow_unicode=True, width=120)
     return text
 
 
 def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> list[str]:
-    """Keys that the tree does not have, with the near miss, and sections that hold none."""
+    """Return keys that the tree does not have, with the nearest known key, and sections with a value in place
+    of keys."""
     hints = typing.get_type_hints(kind)
     problems = []
     for key, value in content.items():
@@ -95,7 +151,7 @@ def _unknown_keys(content: Mapping[str, Any], kind: type, place: str = "") -> li
 
 
 def _explained(error: ArgumentError, parser: ArgumentParser) -> str:
-    """The parser's message on one line; for an unknown flag with the near miss."""
+    """Return the parser's message on one line; for an unknown flag, with the nearest known flag."""
     message = " ".join(str(error.message if getattr(error, "message", None) else error).split())
     unknown = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
     known = [option for action in parser._actions for option in action.option_strings]

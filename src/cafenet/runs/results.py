@@ -1,4 +1,4 @@
-"""The table at the end of a run: what each method costs and reaches, with the differences that may be claimed."""
+"""The table at the end of a run: cost and accuracy of each method, and the differences that the seeds support."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,29 @@ class Row:
     """One method at one budget."""
 
     method: str
+    """Name of the method, for example "CafeNet-T" or "Uniform"."""
     budget: str
+    """The budget as the user wrote it; empty for the original network."""
     flops: int
+    """FLOPs of the final model; one multiply-add counts as one."""
     params: int
+    """Number of parameters of the final model."""
     latency_ms: float
+    """Measured latency of the final model."""
     accuracies: tuple[float, ...]
-    """On the test set, one a seed."""
+    """Accuracy on the test set, one value per seed."""
     search_score: float | None
+    """Score on the validation data in the supernet, if the method searched one."""
     widths: Mapping[str, int]
+    """Number of channels of each group, by name."""
     per_attribute: tuple[float, ...] | None = None
+    """Accuracy of each attribute, averaged over seeds, for multi-label data."""
     top5: float | None = None
+    """Top-5 accuracy, averaged over seeds, for data of more than 5 classes."""
 
     @property
     def accuracy(self) -> str:
-        """62.31%, or 62.31 ± 0.20% of several seeds (standard deviation)."""
+        """Accuracy as text: 62.31%, or 62.31 ± 0.20% for several seeds (standard deviation)."""
         percent = [100 * value for value in self.accuracies]
         if len(percent) == 1:
             return f"{percent[0]:.2f}%"
@@ -38,7 +47,15 @@ class Row:
 
 
 def as_document(rows: Sequence[Row], references: Sequence[Reference]) -> dict[str, Any]:
-    """Rows, published rows and comparisons as plain values."""
+    """Return rows, published rows and comparisons as plain values.
+
+    Args:
+        rows: The measured rows.
+        references: The published rows.
+
+    Returns:
+        The content of `results.json`.
+    """
     return {
         "rows": [vars(row) for row in rows],
         "comparisons": [
@@ -50,12 +67,19 @@ def as_document(rows: Sequence[Row], references: Sequence[Reference]) -> dict[st
 
 
 def _finite(difference: PairedDifference) -> dict[str, Any]:
-    """One pair has no interval: JSON has no infinity."""
+    """Replace infinities by None, because one pair has no interval and JSON has no infinity."""
     return {name: value if math.isfinite(value) else None for name, value in vars(difference).items()}
 
 
 def comparisons(rows: Sequence[Row]) -> list[tuple[Row, Row, PairedDifference]]:
-    """CafeNet's rows against every baseline of the same budget, paired by seed."""
+    """Compare the rows of CafeNet with every baseline of the same budget, paired by seed.
+
+    Args:
+        rows: The measured rows.
+
+    Returns:
+        The row, the baseline, and their difference.
+    """
     own = [row for row in rows if row.method.startswith("CafeNet")]
     others = [row for row in rows if not row.method.startswith("CafeNet")]
     return [
@@ -67,7 +91,16 @@ def comparisons(rows: Sequence[Row]) -> list[tuple[Row, Row, PairedDifference]]:
 
 
 def results_table(rows: Sequence[Row], references: Sequence[Reference], title: str = "") -> Table:
-    """For the terminal: measured rows, then published ones, marked as such."""
+    """Build the table for the terminal: measured rows, then published ones, marked as such.
+
+    Args:
+        rows: The measured rows.
+        references: The published rows.
+        title: Title of the table.
+
+    Returns:
+        The table.
+    """
     table = Table(title=title, caption="One multiply-add is one FLOP. Accuracy on the test set, after the last epoch.")
     for name in ("method", "budget", "FLOPs", "params", "latency", "accuracy"):
         table.add_column(name, justify="left" if name in ("method", "budget") else "right")
@@ -97,7 +130,14 @@ def results_table(rows: Sequence[Row], references: Sequence[Reference], title: s
 
 
 def claims(rows: Sequence[Row]) -> list[str]:
-    """One sentence a comparison; a win or a loss only where the interval says so."""
+    """Return one sentence per comparison; it names a win or a loss only if the interval supports it.
+
+    Args:
+        rows: The measured rows.
+
+    Returns:
+        The sentences.
+    """
     return [
         f"{first.method} - {second.method} at {first.budget}: {in_words(difference)}"
         for first, second, difference in comparisons(rows)
@@ -105,7 +145,14 @@ def claims(rows: Sequence[Row]) -> list[str]:
 
 
 def count(number: float) -> str:
-    """1,500,000 is 1.50M."""
+    """Return a number in short: 1,500,000 is 1.50M.
+
+    Args:
+        number: The number.
+
+    Returns:
+        The text.
+    """
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
         if number >= limit:
             return f"{number / limit:.2f}{unit}"

@@ -22,6 +22,7 @@ from cafenet.supernet.train import FULL_NETWORK
 from cafenet.training.process_group import processes
 
 Step = Literal["train", "search", "retrain", "evaluate"]
+"""The steps of a run, in their order."""
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +30,22 @@ _log = logging.getLogger(__name__)
 def run_recipe(
     recipe: Recipe, directory: Path, *, until: Step = "evaluate", quiet: bool = False, command: list[str] | None = None
 ) -> list[Row]:
-    """Run a recipe in a directory, up to a step; what is done already is not done again.
+    """Run a recipe in a directory up to a step; finished work is not repeated.
 
-    Everything that can be wrong is checked before the first long step. The rows are empty before `evaluate`.
+    Everything that can be wrong is checked before the first long step.
+
+    Args:
+        recipe: The recipe.
+        directory: The run directory.
+        until: The last step to run.
+        quiet: If True, no progress is shown.
+        command: The command line for the manifest, by default that of this process.
+
+    Returns:
+        The rows of the table; empty if the run ends before `evaluate`.
+
+    Raises:
+        CafeNetError: If the recipe, the data or a file in the directory cannot be used.
     """
     workload = Workload(recipe, directory, quiet=quiet)
     workload.check()
@@ -67,7 +81,7 @@ def run_recipe(
 
 
 def _say_what(workload: Workload) -> None:
-    """What the run begins with, for --verbose."""
+    """Log what the run begins with, for --verbose."""
     space, recipe = workload.space, workload.recipe
     _log.info("%s: %d width groups, %s FLOPs", recipe.model.name, len(space.groups), f"{space.flops():,}")
     _log.info(
@@ -82,7 +96,7 @@ def _say_what(workload: Workload) -> None:
 
 
 def _train(workload: Workload, directory: Path) -> None:
-    """The supernets of a single stage; those of several stages are trained as their searches need them."""
+    """Train the supernets of a single stage; those of several stages are trained when their searches need them."""
     if workload.recipe.stages.num_stages > 1:
         return
     algorithm = workload.recipe.search.algorithms[0]
@@ -95,13 +109,13 @@ def _train(workload: Workload, directory: Path) -> None:
 
 
 def _copy_once(source: Path, target: Path) -> None:
-    """The full network that one supernet began with, for another that begins with the same."""
+    """Copy the full network that one supernet began with, for another supernet that begins with the same."""
     if processes().is_first and source.exists() and not target.exists():
         copy_directory(source, target)
 
 
 def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
-    """What an entry costs, counted on the final model itself, and what it reached."""
+    """Return the costs of an entry, counted on the final model itself, and its accuracies."""
     recipe = workload.recipe
     evaluations = [final_model(workload, entry, seed, directory) for seed in recipe.retrain.seeds]
     model = load_final(workload, entry, recipe.retrain.seeds[0], directory)

@@ -1,4 +1,4 @@
-"""What a recipe names, made real: the model, its width space, the data, the budgets; mistakes are found here."""
+"""The parts that a recipe names: the model, its width space, the data and the budgets; mistakes are found here."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -37,12 +37,23 @@ class Workload:
     """The parts of a run, each built once when it is first needed."""
 
     def __init__(self, recipe: Recipe, directory: Path | None = None, *, quiet: bool = False) -> None:
-        """directory: of the run; what was measured there before is not measured again."""
+        """Keep the recipe; nothing is built yet.
+
+        Args:
+            recipe: The recipe.
+            directory: The run directory; latencies that were measured there before are used again.
+            quiet: If True, no progress is shown.
+        """
         self.recipe, self.quiet = recipe, quiet
         self._latency_file = None if directory is None else directory / LATENCY
 
     def check(self) -> None:
-        """Everything that can be known before long work: names, data, labels, options, budgets, the smallest subnet."""
+        """Check everything that can be known before long work: names, data, labels, options, budgets, the smallest
+        subnet.
+
+        Raises:
+            CafeNetError: If something in the recipe cannot be used.
+        """
         self._check_options()
         batch = next(iter(self.loader(self.validation)))
         self._check_targets(self._output(batch[0].to(self.device)))
@@ -52,7 +63,7 @@ class Workload:
         self._check_trainings()
 
     def _check_options(self) -> None:
-        """Mistakes that need neither model nor data, all in one message."""
+        """Report mistakes that need neither model nor data, all in one message."""
         recipe, seeds = self.recipe, self.recipe.retrain.seeds
         find_device(recipe.device)
         problems = []
@@ -87,7 +98,7 @@ class Workload:
             raise RecipeError("; ".join(problems))
 
     def _output(self, inputs: Tensor) -> Tensor:
-        """What the model says: one tensor with a row an example."""
+        """Return the output of the model, which must be one tensor with one row per example."""
         name = self.recipe.model.name
         try:
             with training_mode(self.model, False), torch.no_grad():
@@ -106,7 +117,7 @@ class Workload:
         return output
 
     def _check_targets(self, output: Tensor) -> None:
-        """Labels and outputs must fit each other and the loss."""
+        """Check that labels and outputs fit each other and the loss."""
         data, loss = self.whole_train, self.recipe.loss
         if data.is_multi_label != (loss == "bce"):
             kind = "attributes" if data.is_multi_label else "classes"
@@ -120,7 +131,7 @@ class Workload:
             )
 
     def _check_trainings(self) -> None:
-        """The options of every training, and that its data fill a step."""
+        """Check the options of every training, and that its data fill a step."""
         recipe = self.recipe
         final, random = recipe.retrain.train, recipe.baselines.random_epochs
         trainings = [(replace(recipe.train, seed=recipe.seed), self.train)]
@@ -134,7 +145,7 @@ class Workload:
             self._check_teacher()
 
     def _check_teacher(self) -> None:
-        """Its outputs must be those of the model in shape."""
+        """Check that the outputs of the teacher have the shape of the model's outputs."""
         shapes = []
         for each in (self.model, self.teacher()):
             with training_mode(each, False), torch.no_grad():
@@ -147,28 +158,41 @@ class Workload:
             )
 
     def build(self, seed: int) -> nn.Module:
-        """The full network with fresh weights that depend on the seed alone."""
+        """Build the full network with fresh weights.
+
+        Args:
+            seed: Seed on which alone the weights depend.
+
+        Returns:
+            The network, on the device.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return load_model(self.recipe.model.name, **self.recipe.model.options).to(self.device)
 
     def teacher(self) -> nn.Module:
-        """The model that the recipe names as one, with its weights."""
+        """Build the model that the recipe names as teacher, with its weights.
+
+        Returns:
+            The teacher, on the device.
+        """
         retrain = self.recipe.retrain
         return load_model(str(retrain.teacher), **retrain.teacher_options).to(self.device)
 
     @cached_property
     def device(self) -> torch.device:
-        """The recipe's; auto is a GPU where there is one."""
+        """Device of the recipe; `auto` takes a GPU if there is one."""
         return find_device(self.recipe.device)
 
     @cached_property
     def model(self) -> nn.Module:
+        """The full network with fresh weights of the recipe's seed."""
         return self.build(self.recipe.seed)
 
     @cached_property
     def input_size(self) -> tuple[int, ...]:
-        """The recipe's, the model's published one, or that of the images in memory."""
+        """Channels, height and width of an input: those of the recipe, those published for the model, or those of the
+        images."""
         name = self.recipe.model.name
         chosen = self.recipe.model.input_size or published_input_size(name)
         if chosen is None and isinstance(self._sets.train.images, Tensor):
@@ -179,20 +203,23 @@ class Workload:
 
     @property
     def example(self) -> Tensor:
+        """One input of zeros."""
         return torch.zeros(1, *self.input_size, device=self.device)
 
     @property
     def freeze(self) -> tuple[str, ...]:
+        """Patterns of layers that keep their widths."""
         chosen = self.recipe.model.freeze
         return frozen_by_default(self.recipe.model.name) if chosen is None else tuple(chosen)
 
     @cached_property
     def space(self) -> WidthSpace:
+        """The width space of the model."""
         return trace(self.model, self.example, freeze=self.freeze)
 
     @cached_property
     def whole_train(self) -> ImageData:
-        """All training examples (or the sample that the recipe asks for): what final models learn from."""
+        """All training examples, or the sample that the recipe asks for; final models are trained on them."""
         data, wanted = self._data[0], self.recipe.data.num_train
         if wanted is None or wanted >= len(data):
             return data
@@ -200,10 +227,12 @@ class Workload:
 
     @cached_property
     def _sets(self) -> DataSets:
+        """The data as they were read."""
         return load_data(self.recipe.data.source, **self.recipe.data.options)
 
     @cached_property
     def _data(self) -> tuple[ImageData, ImageData]:
+        """Training and test set, with grey images turned into three channels if the model takes colour images."""
         sets = self._sets
         is_grey = isinstance(sets.train.images, Tensor) and sets.train.images.shape[1] == 1
         if is_grey and self.input_size[0] == 3:
@@ -212,30 +241,40 @@ class Workload:
 
     @property
     def test(self) -> ImageData:
+        """The test set."""
         return self._data[1]
 
     @cached_property
     def data_digests(self) -> dict[str, str]:
-        """Short names for the content of what final models learn from and are tested on."""
+        """Short digests of the data that final models are trained and tested on."""
         return {"train": digest_of_data(self.whole_train), "test": digest_of_data(self.test)}
 
     @cached_property
     def _halves(self) -> tuple[ImageData, ImageData]:
+        """The training examples, divided into those for supernets and those for validation."""
         config = self.recipe.data
         return hold_out(self.whole_train, config.validation_share, config.split_seed)
 
     @property
     def train(self) -> ImageData:
-        """What supernets learn from."""
+        """The examples that supernets are trained on."""
         return self._halves[0]
 
     @property
     def validation(self) -> ImageData:
-        """What widths are scored on."""
+        """The examples that widths are scored on."""
         return self._halves[1]
 
     def loader(self, data: ImageData, *, augmented_batch: int | None = None) -> DataLoader[Any]:
-        """Batches of a part of the data: augmented ones of that size for training, or plain ones for scoring."""
+        """Make a loader of a part of the data.
+
+        Args:
+            data: The part.
+            augmented_batch: Batch size of augmented batches for training; None gives plain batches for scoring.
+
+        Returns:
+            The loader.
+        """
         config, size = self.recipe.data, self.input_size[1:]
         options: dict[str, Any] = {"size": size if len(size) == 2 else None, "num_workers": config.num_workers}
         if augmented_batch is None:
@@ -244,10 +283,21 @@ class Workload:
 
     @cached_property
     def budgets(self) -> list[Budget]:
+        """The budgets of the recipe."""
         return parse_budgets(self.recipe.search.budget, self.space, full_latency_ms=lambda: self._latency_model.full_ms)
 
     def feasible(self, budget: Budget) -> Feasible:
-        """The widths under a budget, in the bins of the first stage."""
+        """Return the width vectors that meet a budget, in the bins of the first stage.
+
+        Args:
+            budget: The budget.
+
+        Returns:
+            The vectors.
+
+        Raises:
+            BudgetError: If the smallest subnet exceeds the budget.
+        """
         costs: dict[str, Any] = {
             "flops": self.space.flops,
             "params": self.space.params,
@@ -257,20 +307,29 @@ class Workload:
 
     @cached_property
     def _latency_model(self) -> LatencyModel:
+        """The estimate of latency, fitted once."""
         bins, settings = build_bins(self.space, self.recipe.supernet), self.recipe.search.latency
         return fit_latency(
             self.space, bins, self.example, settings, cache=self._latency_file, anywhere=True, is_written=False
         )
 
     def keep_latencies(self) -> None:
-        """Write what was measured into the run directory: a second start has the same budgets and baselines."""
+        """Write measured latencies into the run directory, so that a second start has the same budgets and
+        baselines."""
         if self._latency_file is not None and any(
             cap.cost == "latency_ms" for each in self.budgets for cap in each.caps
         ):
             write_latency(self._latency_model, self._latency_file)
 
     def full_costs(self, budget: Budget) -> dict[str, float]:
-        """What the network costs as it is, for every cap of a budget."""
+        """Return the costs of the full network, for every cap of a budget.
+
+        Args:
+            budget: The budget.
+
+        Returns:
+            The costs by name.
+        """
         costs = {"flops": float(self.space.flops()), "params": float(self.space.params())}
         if any(cap.cost == "latency_ms" for cap in budget.caps):
             full = np.array([[group.channels for group in self.space.groups]])
@@ -279,12 +338,21 @@ class Workload:
 
     @property
     def has_fixed_baseline(self) -> bool:
-        """Whether the search on the fixed pattern is asked for and is not what is searched anyway."""
+        """True if the recipe asks for a search on the fixed pattern and the main search does not use that pattern
+        itself."""
         supernet = self.recipe.supernet
         return self.recipe.baselines.fixed and (supernet.pattern != "locally_free" or supernet.r > 0)
 
     def job(self, algorithm: str, *, fixed: bool = False) -> Job:
-        """What supernets are trained and searched with; fixed: with the fixed pattern instead of the recipe's."""
+        """Return the data and options with which supernets are trained and searched.
+
+        Args:
+            algorithm: Name of the search algorithm.
+            fixed: If True, the fixed pattern replaces that of the recipe.
+
+        Returns:
+            The job.
+        """
         recipe, search = self.recipe, self.recipe.search
         algorithms: dict[str, Algorithm] = {
             "evolution": search.evolution,
@@ -311,7 +379,7 @@ class Workload:
 
 
 def _without_effect(recipe: Recipe) -> list[str]:
-    """Options of parts that the recipe's own decide, where they say something else."""
+    """Return options that must not be set, because other keys of the recipe decide."""
     given = {
         "train.seed": (recipe.train.seed, "seed"),
         "search.settings.seed": (recipe.search.settings.seed, "seed"),
@@ -327,7 +395,17 @@ def _without_effect(recipe: Recipe) -> list[str]:
 
 
 def find_device(name: str) -> torch.device:
-    """A device by name that tensors can really be put on; under torchrun, `cuda` is each process's own GPU."""
+    """Return a device by name after checking that tensors can be put on it.
+
+    Args:
+        name: auto, cpu, cuda or cuda:1. Under torchrun, `cuda` is the GPU of each process.
+
+    Returns:
+        The device.
+
+    Raises:
+        RecipeError: If pyTorch cannot use the device.
+    """
     processes()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,1 +1,1 @@
-"""How good a width or a model is: metrics, recalibrated statistics, scores."""
+"""Scores of widths and of models: metrics, recalibrated statistics, evaluation."""

@@ -1,4 +1,4 @@
-"""How good a finished model is on data that it has never seen."""
+"""Evaluation of a finished model on data that it has never seen."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -17,10 +17,26 @@ from cafenet.training.batch_feed import collate_examples, is_map_style
 
 
 def evaluate(model: nn.Module, data: Data, *, loss: str | LossFunction | None = None) -> dict[str, Any]:
-    """Accuracy on all examples, as shares: `accuracy` and `top5` of class scores (with more than 5 classes), or the
-    mean over attributes and `per_attribute` of multi-label targets; and `num_examples`.
+    """Evaluate a model on all examples of a data set.
 
-    loss: what the model learned; with "cross_entropy", targets of two dimensions are class probabilities.
+    Args:
+        model: The model; its mode is unchanged afterwards.
+        data: A data set, a loader, or an iterable of batches (inputs, target).
+        loss: The loss that the model was trained with. With "cross_entropy", targets of two dimensions are class
+            probabilities; otherwise they are attributes.
+
+    Returns:
+        `accuracy` and `num_examples`; with more than 5 classes also `top5`; with multi-label targets also
+        `per_attribute`, of which `accuracy` is the mean. All accuracies are shares from 0 to 1.
+
+    Raises:
+        ScoringError: If the data are empty, or a label is not among the model's outputs.
+
+    Example:
+        >>> import cafenet, torch
+        >>> data = torch.utils.data.TensorDataset(torch.eye(3), torch.arange(3))
+        >>> cafenet.evaluate(torch.nn.Identity(), data)
+        {'accuracy': 1.0, 'num_examples': 3}
     """
     outputs, targets = predictions(model, data)
     if targets.ndim == 2 and loss == "cross_entropy":
@@ -41,7 +57,18 @@ def evaluate(model: nn.Module, data: Data, *, loss: str | LossFunction | None = 
 
 
 def predictions(model: nn.Module, data: Data) -> tuple[Tensor, Tensor]:
-    """All outputs and targets, in order, on the CPU; the model is left in the mode it was in."""
+    """Run a model on all examples in eval mode; its mode is unchanged afterwards.
+
+    Args:
+        model: The model.
+        data: A data set, a loader, or an iterable of batches (inputs, target).
+
+    Returns:
+        All outputs and all targets, in order, on the CPU.
+
+    Raises:
+        ScoringError: If the data are empty.
+    """
     is_batches = isinstance(data, Iterable) and not is_map_style(data)
     batches = data if is_batches else DataLoader(cast("Dataset[Any]", data), 256, collate_fn=collate_examples)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -57,4 +84,5 @@ def predictions(model: nn.Module, data: Data) -> tuple[Tensor, Tensor]:
 
 
 def _moved(leaf: Any, device: torch.device) -> Any:
+    """Move a tensor to the device; return anything else unchanged."""
     return leaf.to(device) if isinstance(leaf, Tensor) else leaf

@@ -1,4 +1,4 @@
-"""Examples held in memory, decoded once: what recalibration and scoring run through again and again."""
+"""Examples that are decoded once and held in memory, because recalibration and scoring read them again and again."""
 
 import hashlib
 import math
@@ -31,24 +31,41 @@ Data: TypeAlias = Dataset[Any] | DataLoader[Any] | Iterable[Batch]
 """A data set, a loader, or batches: pairs of inputs and targets."""
 
 MOST_BYTES = 8 * 2**30
+"""Largest size of examples that are held in memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """All examples as one batch, with parts of it cut as needed."""
+    """Examples in memory: one large batch, from which parts are cut as needed."""
 
     batch: Batch
+    """All examples as one pair of inputs and targets."""
     size: int
+    """Number of examples."""
 
     def batches(self, start: int, stop: int, batch_size: int) -> Iterator[Batch]:
-        """The examples start .. stop in batches of at most that size, as even as they can be: 10 in 4s is 4, 3, 3."""
+        """Cut some of the examples into batches of nearly equal size; 10 examples in batches of at most 4 are 4, 3 and
+        3.
+
+        Args:
+            start: Number of the first example.
+            stop: Number after the last example.
+            batch_size: Largest number of examples in a batch.
+
+        Yields:
+            The batches, in order.
+        """
         num_batches = max(1, math.ceil((stop - start) / batch_size))
         edges = np.linspace(start, stop, num_batches + 1).round().astype(int).tolist()
         for first, last in pairwise(edges):
             yield part_of(self.batch, first, last)
 
     def digest(self) -> str:
-        """A short name for the content, which does not depend on the order of the examples."""
+        """Return a short digest of the content that does not depend on the order of the examples.
+
+        Returns:
+            16 hexadecimal digits.
+        """
         return hashlib.blake2b(b"".join(sorted(_keys(self.batch, self.size))), digest_size=8).hexdigest()
 
 
@@ -61,10 +78,23 @@ def hold_examples(
     device: torch.device | None = None,
     memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Examples:
-    """Read data once into memory; at most `num_examples` of it.
+    """Read data once into memory.
 
-    Of a data set (or a loader of one) these are a fixed random sample, the same in every run, augmentations included;
-    of a list of batches, the first ones.
+    Args:
+        data: A data set, a loader, or an iterable of batches.
+        name: Name of the data in error messages.
+        batch_size: Number of examples that are read at once.
+        num_examples: Largest number of examples. From a data set (or the loader of one), a fixed random sample is
+            taken, which is the same in every run, including augmentations; from a list of batches, the first examples
+            are taken.
+        device: Device that the examples are moved to.
+        memory_format: Memory format of image tensors.
+
+    Returns:
+        The examples.
+
+    Raises:
+        ScoringError: If the data are empty or too large, do not give pairs, or have examples of several shapes.
     """
     batches, size, num_bytes = [], 0, 0
     for batch in items_of(_batches(data, batch_size, num_examples), f"the {name}", "reading it into memory"):
@@ -88,9 +118,15 @@ def hold_examples(
 
 
 def in_content_order(examples: Examples) -> Examples:
-    """The same examples in an order that only their content decides, and that looks random.
+    """Sort examples into a seemingly random order that depends only on their content.
 
-    So a part of them is a fair sample however the user sorted them, by class for instance.
+    A part of the result is a fair sample, however the user sorted the data, for instance by class.
+
+    Args:
+        examples: The examples.
+
+    Returns:
+        The sorted examples.
     """
     order = torch.from_numpy(np.argsort(np.array(_keys(examples.batch, examples.size)), kind="stable"))
     leaves, spec = tree_flatten(examples.batch, is_leaf=is_texts)
@@ -99,6 +135,7 @@ def in_content_order(examples: Examples) -> Examples:
 
 
 def _batches(data: Data, batch_size: int, num_examples: int | None) -> Iterable[Any]:
+    """Return an iterable of batches for any kind of data."""
     if isinstance(data, DataLoader):
         if isinstance(data.dataset, IterableDataset) or data.batch_sampler is None:
             return data
@@ -121,7 +158,7 @@ def _read(
     collate: Callable[[list[Any]], Any] = default_collate,
     num_workers: int = 0,
 ) -> Iterable[Any]:
-    """Batches of these examples, or of a fixed random sample of them."""
+    """Return batches of the numbered examples, or of a fixed random sample of them."""
     if num_examples is not None and num_examples < len(order):
         order = order[np.random.default_rng(0).permutation(len(order))[:num_examples]]
     return DataLoader(
@@ -135,7 +172,7 @@ def _read(
 
 
 def _taken(loader: DataLoader[Any]) -> IntArray:
-    """The numbers of the examples that a loader reads; they must be the same ones each time."""
+    """Return the numbers of the examples that a loader reads; they must be the same each time."""
     sampler = loader.sampler if type(loader.batch_sampler) is BatchSampler else loader.batch_sampler
     if isinstance(sampler, SubsetRandomSampler):
         return np.array(sampler.indices, dtype=np.int64)
@@ -149,7 +186,7 @@ def _taken(loader: DataLoader[Any]) -> IntArray:
 
 
 def _joined(batches: list[Batch]) -> Batch:
-    """What has a row an example is put one after the other; everything else is the first batch's."""
+    """Join batches: leaves with one row per example are concatenated, and any other leaf is that of the first batch."""
     if len(batches) == 1:
         return batches[0]
     flat = [tree_flatten(batch, is_leaf=is_texts) for batch in batches]
@@ -167,6 +204,7 @@ def _joined(batches: list[Batch]) -> Batch:
 
 
 def _stacked(column: tuple[Tensor, ...]) -> Tensor:
+    """Concatenate tensors whose examples must have one shape."""
     shapes = sorted({tuple(leaf.shape[1:]) for leaf in column})
     if len(shapes) > 1:
         raise ScoringError(
@@ -177,6 +215,7 @@ def _stacked(column: tuple[Tensor, ...]) -> Tensor:
 
 
 def _placed(batch: Batch, device: torch.device | None, memory_format: torch.memory_format) -> Batch:
+    """Move a batch to a device, with images in the memory format."""
     leaves, spec = tree_flatten(batch)
     moved = [
         leaf.to(device, memory_format=memory_format if leaf.ndim == 4 else torch.preserve_format)
@@ -189,7 +228,7 @@ def _placed(batch: Batch, device: torch.device | None, memory_format: torch.memo
 
 
 def _keys(batch: Batch, size: int) -> list[bytes]:
-    """Eight bytes an example that only its content decides."""
+    """Return eight bytes per example that depend only on its content."""
     leaves = [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor) and has_rows(leaf, size)]
     rows = [leaf.detach().cpu().contiguous().view(torch.uint8).reshape(size, -1).numpy() for leaf in leaves]
     keys = []
@@ -202,4 +241,5 @@ def _keys(batch: Batch, size: int) -> list[bytes]:
 
 
 def _rows(leaf: Any, order: Tensor) -> Any:
+    """Return the rows of a leaf in another order."""
     return leaf[order.to(leaf.device)] if isinstance(leaf, Tensor) else [leaf[number] for number in order.tolist()]

@@ -1,4 +1,4 @@
-"""Metrics: what a width is scored by. Higher is better, one value an example where that is possible."""
+"""Metrics by which widths are scored: higher is better, with one value per example if possible."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -10,13 +10,23 @@ from torch.nn import functional
 from cafenet.errors import ScoringError
 
 Metric: TypeAlias = Callable[[Any, Any], Tensor]
-"""metric(output, target): a value for each example, shape (batch,), or one number for all examples together."""
+"""Function metric(output, target) that returns one value per example, shape (batch,), or one number for all
+examples."""
 
 
 def metric_by_name(name: str, loss: object = None) -> Metric:
-    """`accuracy` (of class numbers, or the mean over the attributes of multi-label targets) or `negative_loss`.
+    """Return the metric of a name.
 
-    loss: what is learned; with `cross_entropy`, a target with a number for each class holds their probabilities.
+    Args:
+        name: "accuracy" (of class numbers, or the mean over the attributes of multi-label targets) or "negative_loss".
+        loss: The loss that is trained with. With "cross_entropy", a target with one number per class holds class
+            probabilities.
+
+    Returns:
+        The metric.
+
+    Raises:
+        ScoringError: If the name is unknown.
     """
     is_of_classes = loss == "cross_entropy"
     if name == "accuracy":
@@ -29,7 +39,17 @@ def metric_by_name(name: str, loss: object = None) -> Metric:
 
 
 def expect_function(metric: Any) -> Metric:
-    """A metric that is no name must be callable."""
+    """Check that a metric which is not a name is callable.
+
+    Args:
+        metric: The metric that the user passed.
+
+    Returns:
+        The metric itself.
+
+    Raises:
+        ScoringError: If it is not callable.
+    """
     if not callable(metric):
         raise ScoringError(f"metric must be a name or a function of (output, target), but is {metric!r:.60}")
     function: Metric = metric
@@ -37,12 +57,32 @@ def expect_function(metric: Any) -> Metric:
 
 
 def metric_name(metric: str | Metric) -> str:
-    """What a metric is called in results."""
+    """Return the name of a metric in results.
+
+    Args:
+        metric: The metric, by name or as a function.
+
+    Returns:
+        The name.
+    """
     return metric if isinstance(metric, str) else str(getattr(metric, "__name__", type(metric).__name__))
 
 
 def is_per_example(metric: Metric, output: Any, target: Any, num_examples: int) -> bool:
-    """Whether the metric gives a value for each of these examples; anything but that or one number is an error."""
+    """Return whether a metric gives one value per example.
+
+    Args:
+        metric: The metric.
+        output: Output of the model for some examples.
+        target: Their targets.
+        num_examples: Number of the examples.
+
+    Returns:
+        True for one value per example, False for one number for all.
+
+    Raises:
+        ScoringError: If the metric returns anything else.
+    """
     result = torch.as_tensor(metric(output, target))
     if result.ndim == 0:
         if not isinstance(output, Tensor):
@@ -60,7 +100,16 @@ def is_per_example(metric: Metric, output: Any, target: Any, num_examples: int) 
 
 
 def check_labels(output: Any, target: Any, name: str) -> None:
-    """Class numbers must be among the model's outputs; others would be scored as misses without a word."""
+    """Check that class numbers are among the model's outputs; others would silently count as errors of the model.
+
+    Args:
+        output: Output of the model; anything but class scores is not checked.
+        target: The labels.
+        name: Name of the data in the error message.
+
+    Raises:
+        ScoringError: If a label has no output.
+    """
     if not isinstance(output, Tensor) or not isinstance(target, Tensor) or output.ndim != 2 or target.ndim != 1:
         return
     low, high = (int(target.min()), int(target.max())) if target.numel() else (0, 0)
@@ -72,14 +121,31 @@ def check_labels(output: Any, target: Any, name: str) -> None:
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """1.0 where the largest output is the label's; for targets of zeros and ones, the share of right attributes."""
+    """Return 1.0 for each example whose largest output is that of its label; for zeros and ones, the share of right
+    attributes.
+
+    Args:
+        output: Class scores, shape (batch, classes).
+        target: Labels of shape (batch,), or zeros and ones of shape (batch, attributes).
+
+    Returns:
+        One value per example.
+    """
     if _has_all_classes(output, target):
         return ((output > 0) == (target > 0.5)).double().mean(dim=1)
     return (output.argmax(dim=1) == target).double()
 
 
 def negative_loss(output: Tensor, target: Tensor) -> Tensor:
-    """Minus the cross entropy; for targets of zeros and ones, minus the mean binary cross entropy."""
+    """Return minus the cross entropy; for targets of zeros and ones, minus the mean binary cross entropy.
+
+    Args:
+        output: Class scores, shape (batch, classes).
+        target: Labels of shape (batch,), or zeros and ones of shape (batch, attributes).
+
+    Returns:
+        One value per example.
+    """
     if _has_all_classes(output, target):
         losses = functional.binary_cross_entropy_with_logits(output, target.to(output.dtype), reduction="none")
         return -losses.double().mean(dim=1)
@@ -87,19 +153,43 @@ def negative_loss(output: Tensor, target: Tensor) -> Tensor:
 
 
 def class_accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """1.0 where the largest output is that of the label, or of the most probable class."""
+    """Return 1.0 for each example whose largest output is that of its label or of its most probable class.
+
+    Args:
+        output: Class scores, shape (batch, classes).
+        target: Labels of shape (batch,), or class probabilities of shape (batch, classes).
+
+    Returns:
+        One value per example.
+    """
     return accuracy(output, target.argmax(dim=1) if _has_all_classes(output, target) else target)
 
 
 def negative_class_loss(output: Tensor, target: Tensor) -> Tensor:
-    """Minus the cross entropy, of labels or of the probabilities of the classes."""
+    """Return minus the cross entropy with labels or with class probabilities.
+
+    Args:
+        output: Class scores, shape (batch, classes).
+        target: Labels of shape (batch,), or class probabilities of shape (batch, classes).
+
+    Returns:
+        One value per example.
+    """
     if _has_all_classes(output, target):
         target = target.to(output.dtype)
     return -functional.cross_entropy(output, target, reduction="none").double()
 
 
 def chance_accuracy(target: Tensor, loss: object = None) -> float:
-    """What always answering the most frequent label would reach: 0.1 for ten balanced classes."""
+    """Return the accuracy of always answering the most frequent label; it is 0.1 for ten balanced classes.
+
+    Args:
+        target: Labels, class probabilities, or attributes.
+        loss: The loss that is trained with; it decides what targets of two dimensions mean.
+
+    Returns:
+        The accuracy.
+    """
     if target.ndim == 2 and loss == "cross_entropy":
         target = target.argmax(dim=1)
     if target.ndim == 2:
@@ -109,6 +199,7 @@ def chance_accuracy(target: Tensor, loss: object = None) -> float:
 
 
 def _has_all_classes(output: Any, target: Any) -> bool:
+    """Return whether a target has one number per class; refuse shapes that metrics by name cannot use."""
     if not isinstance(output, Tensor) or not isinstance(target, Tensor):
         raise ScoringError(
             f"metrics by name need one output tensor and one target tensor, but got {type(output).__name__} and "

@@ -1,4 +1,5 @@
-"""Batch-norm statistics of one subnet: averaged over training batches, because those of another subnet are wrong."""
+"""Batch-norm statistics of one subnet, averaged over training batches, because the statistics of another subnet are
+wrong."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,27 +21,43 @@ class PreparedSubnet:
     """A subnet whose tensors are sliced once and run many times, with batch-norm statistics of its own."""
 
     def __init__(self, supernet: Supernet, subnet: Subnet) -> None:
+        """Slice the tensors of a subnet.
+
+        Args:
+            supernet: The supernet.
+            subnet: The subnet.
+        """
         self._harness, layout = supernet.harness, supernet.space.layout
         self._chosen = cuts(layout, subnet)
         with torch.no_grad():
             parameters = slice_tensors(self._harness.parameters(), layout, self._chosen)
             buffers = slice_tensors(self._harness.buffers(), layout, self._chosen)
         self.buffers = {name: buffer.clone() for name, buffer in buffers.items()}
+        """The subnet's own buffers, with its batch-norm statistics."""
         self._parameters = {name: parameter.detach() for name, parameter in parameters.items()}
 
     def run(self, inputs: Any) -> Any:
-        """The output for these inputs in the model's current mode; batch norm in train mode writes into `buffers`."""
+        """Run the subnet in the model's current mode; batch norm in train mode writes into `buffers`.
+
+        Args:
+            inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments.
+
+        Returns:
+            The output of the model.
+        """
         args, kwargs = call_arguments(inputs)
         tensors = {**self._parameters, **self.buffers}
-        with torch.no_grad(), unchanged(self._harness.model):  # a table that is kept would serve the next subnet, too
+        with torch.no_grad(), unchanged(self._harness.model):  # the next subnet must not see what this one caches
             output = self._harness.run(tensors, self._chosen, args, kwargs)
         self.buffers = {name: tensors[name] for name in self.buffers}
         return output
 
     def recalibrate(self, inputs: Iterable[Any], *, goes_on: bool = False) -> None:
-        """Replace the batch-norm statistics by their average over these batches; nothing else is in train mode.
+        """Replace the batch-norm statistics by their average over batches; all other layers stay in eval mode.
 
-        goes_on: average over the batches of the calls before, too, with equal weights.
+        Args:
+            inputs: Inputs of the batches.
+            goes_on: If True, the batches of earlier calls are part of the average, with equal weights.
         """
         with _collecting_statistics(self._harness.model) as norms:
             for path in [] if goes_on else norms:
@@ -51,7 +68,13 @@ class PreparedSubnet:
 
 
 def recalibrate_model(model: nn.Module, examples: Examples, batch_size: int = 128) -> None:
-    """Renew a plain model's batch-norm statistics in place: their average over batches of these examples."""
+    """Replace the batch-norm statistics of a plain model, in place, by their average over batches.
+
+    Args:
+        model: The model.
+        examples: Training examples.
+        batch_size: Number of examples in a batch.
+    """
     with _collecting_statistics(model) as norms, torch.no_grad():
         buffers = dict(model.named_buffers())
         for path in norms:
@@ -63,11 +86,19 @@ def recalibrate_model(model: nn.Module, examples: Examples, batch_size: int = 12
 
 
 def has_statistics(model: nn.Module) -> bool:
-    """Whether the model keeps statistics that recalibration must renew."""
+    """Return whether a model keeps statistics that recalibration must renew.
+
+    Args:
+        model: The model.
+
+    Returns:
+        True if some norm layer tracks running statistics.
+    """
     return bool(_norms(model))
 
 
 def _norms(model: nn.Module) -> dict[str, _NormBase]:
+    """Return the norm layers with running statistics, by path."""
     return {
         path: module
         for path, module in model.named_modules()
@@ -76,6 +107,7 @@ def _norms(model: nn.Module) -> dict[str, _NormBase]:
 
 
 def _reset_statistics(buffers: dict[str, Tensor], path: str) -> None:
+    """Reset the running statistics of one norm layer."""
     prefix = f"{path}." if path else ""
     for name, value in (("running_mean", 0.0), ("running_var", 1.0), ("num_batches_tracked", 0)):
         if f"{prefix}{name}" in buffers:
@@ -84,7 +116,7 @@ def _reset_statistics(buffers: dict[str, Tensor], path: str) -> None:
 
 @contextmanager
 def _collecting_statistics(model: nn.Module) -> Iterator[list[str]]:
-    """Batch norms in train mode with equal weights for all batches (momentum None), everything else in eval mode."""
+    """Put batch norms in train mode with equal weights for all batches (momentum None) and the rest in eval mode."""
     norms = _norms(model)
     modes = {module: module.training for module in model.modules()}
     momenta = {module: module.momentum for module in norms.values()}

@@ -1,7 +1,7 @@
-"""Max-max (paper, `maxmax`): a width's score is its best candidate's, with batch norm recalibrated for that subnet.
+"""Max-max (paper, `maxmax`): the score of a width is that of its best candidate, with batch norm recalibrated for it.
 
-The plain way scores every candidate on all validation examples. The fast way, ours, races: all candidates on a small
-part of the examples, recalibrated on a quarter of the calibration examples; the winner, recalibrated on all of them, on
+The plain way scores every candidate on all validation examples. The fast way races: all candidates see a small part of
+the examples, recalibrated on a quarter of the calibration examples; the winner, recalibrated on all of them, sees
 growing parts. A width that falls clearly behind the bar (a good width found before, compared on the same examples) is
 dropped on the way, from the first part on.
 """
@@ -40,22 +40,29 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """How carefully widths are scored."""
+    """Options that decide how carefully widths are scored.
+
+    Example:
+        >>> import cafenet
+        >>> cafenet.ScoringConfig(max_examples=2000).race
+        True
+    """
 
     race: bool = True
-    """Race candidates and drop hopeless widths; False scores every candidate on everything."""
+    """If True, candidates race and hopeless widths are dropped early. If False, every candidate is scored on all
+    examples."""
     first_share: PositiveShare = 1 / 32
     """Share of the validation examples that all candidates see."""
     min_examples: PositiveInt = 64
-    """Smallest number of examples that anything is decided on."""
+    """Smallest number of examples on which a decision is based."""
     drop_below: Positive = 1.0
-    """A width is dropped when it is that many standard errors below the bar."""
+    """Number of standard errors below the bar at which a width is dropped."""
     calibration_size: PositiveInt = 512
-    """Training examples that batch norm is recalibrated on."""
+    """Number of training examples on which batch norm is recalibrated."""
     max_examples: PositiveInt = 10_000
-    """Validation examples that widths are scored on, a fixed random sample of a larger set."""
+    """Largest number of validation examples on which widths are scored; a fixed random sample of a larger set."""
     batch_size: Annotated[int, Range(2)] = 128
-    """Examples in a batch of recalibration (its statistics are averaged over batches) and of scoring."""
+    """Number of examples per batch in recalibration (whose statistics are averaged over batches) and in scoring."""
 
     def __post_init__(self) -> None:
         check_options(self, ScoringError)
@@ -63,19 +70,23 @@ class ScoringConfig:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """What is known of a width."""
+    """The score of one width, complete or estimated."""
 
     value: float
-    """The best candidate's metric; of a dropped width, the bar's plus the difference seen so far."""
+    """Metric of the best candidate. For a dropped width, it is the value of the bar plus the difference seen so far."""
     candidate: int
+    """Number of the best candidate."""
     num_candidates: int
+    """Number of candidates of the width."""
     num_examples: int
+    """Number of validation examples that the best candidate was scored on."""
     is_complete: bool
-    """False where the width was dropped."""
+    """False if the width was dropped before it had seen all examples."""
     standard_error: float
-    """Of the value, as an estimate of the metric on all validation examples; 0 when it is complete."""
+    """Standard error of the value as an estimate of the metric on all validation examples; 0 if the score is
+    complete."""
     values: FloatArray | None = field(repr=False)
-    """A complete score's value of every validation example, for later comparisons; None for a metric of one number."""
+    """Value of each validation example in a complete score, for later comparisons; None for a metric of one number."""
 
 
 class Scorer:
@@ -91,7 +102,20 @@ class Scorer:
         loss: str | LossFunction | None = None,
         config: ScoringConfig | None = None,
     ) -> None:
-        """loss: what the supernet learned; with `cross_entropy`, targets of two dimensions are class probabilities."""
+        """Read the data into memory and check the metric.
+
+        Args:
+            supernet: The trained supernet.
+            train: Training data, from which examples for the recalibration of batch norm are taken.
+            validation: Validation data that widths are scored on.
+            metric: "accuracy", "negative_loss" or a function of (output, target); higher is better.
+            loss: The loss that the supernet was trained with. With "cross_entropy", targets of two dimensions are class
+                probabilities.
+            config: Options of scoring.
+
+        Raises:
+            ScoringError: If the data or the metric cannot be used.
+        """
         self.config = ScoringConfig() if config is None else config
         self.supernet = supernet
         self.metric_name = metric_name(metric)
@@ -110,13 +134,24 @@ class Scorer:
         target = self.validation.batch[1]
         is_soft = isinstance(target, Tensor) and target.ndim == 2
         self.scored_by = metric_name(self._metric) if is_soft and isinstance(metric, str) else self.metric_name
-        """The metric as scores depend on it: that of class probabilities is another than that of attributes."""
+        """Name of the metric as scores depend on it: accuracy of class probabilities differs from accuracy of
+        attributes."""
         self.chance = chance_accuracy(self.validation.batch[1], loss) if metric == "accuracy" else None
+        """Accuracy of always answering the most frequent label; None for other metrics."""
 
     def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
-        """The score of a width vector (bins per group); it may be dropped when it is clearly below the bar.
+        """Score one width vector; it may be dropped early if it is clearly below the bar.
 
-        exact: every candidate on everything, whatever the config says.
+        Args:
+            taken: Bins per group.
+            bar: Score of a good width found before.
+            exact: If True, every candidate is scored on all examples, whatever the config says.
+
+        Returns:
+            The score.
+
+        Raises:
+            ScoringError: If an output is NaN, or the metric is not finite.
         """
         with training_mode(self.supernet.model, False):
             candidates = self.candidates(taken)
@@ -127,36 +162,55 @@ class Scorer:
             return self._raced(candidates, bar)
 
     def candidates(self, taken: IntArray) -> list[Subnet]:
-        """The subnets that stand for a width; those that are drawn are the same each time."""
+        """Return the subnets that stand for a width vector; randomly drawn ones are the same at every call.
+
+        Args:
+            taken: Bins per group.
+
+        Returns:
+            The candidates.
+        """
         seed = zlib.crc32(np.ascontiguousarray(taken, dtype=np.int64).tobytes())
         generator = torch.Generator().manual_seed(seed)
         return self.supernet.pattern.candidates(self.supernet.binned, taken, generator)
 
     def subnet(self, taken: IntArray, candidate: int) -> Subnet:
-        """The subnet that a score stands for."""
+        """Return the subnet that a score belongs to.
+
+        Args:
+            taken: Bins per group.
+            candidate: Number of the candidate, as in the score.
+
+        Returns:
+            The subnet.
+        """
         return self.candidates(taken)[candidate]
 
     def _whole(self, candidate: Subnet) -> FloatArray:
+        """Return the values of one candidate on all validation examples."""
         runner = _Runner(0, PreparedSubnet(self.supernet, candidate), self)
         runner.calibrate(len(self._calibration))
         return self._values(runner.prepared, 0, self.validation.size)
 
     def _best(self, values: list[FloatArray]) -> Score:
+        """Return the score of the best candidate."""
         best = int(np.argmax([each.mean() for each in values]))
         return self._complete(values[best], best, len(values))
 
     def _averaged(self, candidates: list[Subnet]) -> Score:
+        """Return the score averaged over all candidates, for patterns that train all of them."""
         values = np.mean([self._whole(candidate) for candidate in candidates], axis=0)
         return self._complete(values, 0, len(candidates))
 
     def _complete(self, values: FloatArray, candidate: int, num_candidates: int, bar: Score | None = None) -> Score:
-        """Values are kept where they may serve as a bar, in the precision that the store keeps."""
+        """Make a complete score; values that may serve as a bar are kept, in the precision of the store."""
         values = values.astype(np.float32).astype(np.float64)
         value = float(values.mean())
         kept = values if self.is_per_example and (bar is None or value >= bar.value) else None
         return Score(value, candidate, num_candidates, self.validation.size, True, 0.0, kept)
 
     def _raced(self, candidates: list[Subnet], bar: Score | None) -> Score:
+        """Race the candidates, then score the winner on growing parts of the examples."""
         runner = self._race(candidates)
         is_compared = self.is_per_example and bar is not None and bar.values is not None
         values = runner.values
@@ -174,14 +228,15 @@ class Scorer:
     def _dropped(
         self, runner: "_Runner", values: FloatArray, bar: Score | None, candidates: list[Subnet]
     ) -> Score | None:
-        """What is known of a width that is clearly below the bar on the examples seen; None if it is not."""
+        """Return the estimated score of a width that is clearly below the bar on the examples seen, or None if it is
+        not."""
         assert bar is not None
         assert bar.values is not None
         num_seen = len(values)
-        if num_seen < 2 or num_seen == self.validation.size:  # no error can be estimated, or all has been seen
+        if num_seen < 2 or num_seen == self.validation.size:  # no error can be estimated, or nothing is left to see
             return None
         difference = values - bar.values[:num_seen]
-        share_unseen = 1 - num_seen / self.validation.size  # what was seen is a part of what it stands for
+        share_unseen = 1 - num_seen / self.validation.size  # correction for a sample of a finite set
         error = float(difference.std(ddof=1)) * (share_unseen / num_seen) ** 0.5
         if difference.mean() + self.config.drop_below * error >= 0:
             return None
@@ -189,7 +244,8 @@ class Scorer:
         return Score(value, runner.number, len(candidates), num_seen, False, error, None)
 
     def _race(self, candidates: list[Subnet]) -> "_Runner":
-        """The candidate that is best on growing parts; the better 40% go on each time, recalibrated on more batches."""
+        """Return the candidate that is best on growing parts; the better 40% continue each time with more calibration
+        batches."""
         alive = [_Runner(number, PreparedSubnet(self.supernet, each), self) for number, each in enumerate(candidates)]
         stop, num_batches = self._first_stop(), max(1, len(self._calibration) // 4)
         while len(alive) > 1:
@@ -202,17 +258,19 @@ class Scorer:
         return alive[0]
 
     def _first_stop(self) -> int:
+        """Return the number of examples that all candidates see."""
         wanted = max(self.config.min_examples, round(self.config.first_share * self.validation.size))
         return min(wanted, self.validation.size)
 
     def _rungs(self) -> list[int]:
-        """Where a width is compared with the bar: an eighth, a quarter, half and 3/4 of the examples, then all."""
+        """Return the points of comparison with the bar: an eighth, a quarter, half and 3/4 of the examples,
+        then all."""
         size = self.validation.size
         shares = [size // 8, size // 4, size // 2, size * 3 // 4]
         return [*(stop for stop in shares if stop >= self.config.min_examples), size]
 
     def _values(self, prepared: PreparedSubnet, start: int, stop: int) -> FloatArray:
-        """The metric of the examples start .. stop: one value each, or one number for all."""
+        """Return the metric on the examples from `start` to `stop`: one value each, or one number for all."""
         batches = self.validation.batches(start, stop, self.config.batch_size)
         if self.is_per_example:
             parts = [torch.as_tensor(self._metric(_output(prepared, inputs), target)) for inputs, target in batches]
@@ -222,7 +280,7 @@ class Scorer:
         return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1))
 
     def _check_metric(self, is_by_name: bool) -> bool:
-        """Whether the metric gives a value for each example; one by name needs labels among the outputs."""
+        """Return whether the metric gives one value per example; a metric by name needs labels among the outputs."""
         num_examples = min(8, self.validation.size)
         inputs, target = next(self.validation.batches(0, num_examples, num_examples))
         with training_mode(self.supernet.model, False):
@@ -240,7 +298,7 @@ class _Runner:
         self._scorer, self._num_batches = scorer, 0
 
     def calibrate(self, num_batches: int) -> None:
-        """Average the statistics over the first calibration batches, going on from those seen before."""
+        """Average the statistics over the first calibration batches, continuing from those seen before."""
         if self._scorer._recalibrates and num_batches > self._num_batches:
             batches = self._scorer._calibration[self._num_batches : num_batches]
             self.prepared.recalibrate(batches, goes_on=self._num_batches > 0)
@@ -248,18 +306,19 @@ class _Runner:
 
 
 def _even_batches(examples: Examples, batch_size: int) -> list[Batch]:
+    """Return all examples in batches of nearly equal size."""
     return list(examples.batches(0, examples.size, batch_size))
 
 
 def _memory_format(supernet: Supernet) -> torch.memory_format:
-    """Images are laid out as the weights are, which a CPU convolves faster."""
+    """Return the memory format of the weights; images in the same format are faster on a CPU."""
     images = [parameter for parameter in supernet.parameters() if parameter.ndim == 4 and parameter.shape[1] > 1]
     is_last = images and all(each.is_contiguous(memory_format=torch.channels_last) for each in images)
     return torch.channels_last if is_last else torch.contiguous_format
 
 
 def _output(prepared: PreparedSubnet, inputs: Any) -> Any:
-    """A subnet's output; NaN is an error, because the largest of some NaN is still a class."""
+    """Return a subnet's output; NaN is an error, because the largest of some NaN would still be taken for a class."""
     output = prepared.run(inputs)
     if any(bool(tensor.isnan().any()) for tensor in tensors_of(output)):
         raise ScoringError("outputs must be numbers, but some are NaN; the supernet's weights or the data are at fault")
@@ -267,6 +326,7 @@ def _output(prepared: PreparedSubnet, inputs: Any) -> Any:
 
 
 def _finite(values: Tensor) -> FloatArray:
+    """Return values as an array; values that are not finite are an error."""
     result: FloatArray = values.detach().double().cpu().numpy()
     if not np.isfinite(result).all():
         raise ScoringError(

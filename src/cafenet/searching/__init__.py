@@ -1,1 +1,1 @@
-"""Searching widths within a budget: what may be spent, and the width vectors that spend it."""
+"""The search for widths within a budget: budgets, width vectors that meet them, algorithms, trials and results."""

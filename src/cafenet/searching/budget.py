@@ -1,7 +1,7 @@
-"""Budgets: inclusive caps on costs, written as people say them.
+"""Budgets: inclusive upper limits on costs, written the way people say them.
 
-Smallest examples, for a model of 300M FLOPs (one multiply-add is one) and 3.5M parameters: "50%" and "150M" are the
-same cap on FLOPs; "50% params" allows 1.75M parameters; "50%+2M params+12ms" must hold all three.
+Smallest examples, for a model of 300M FLOPs (one multiply-add counts as one) and 3.5M parameters: "50%" and "150M" are
+the same cap on FLOPs; "50% params" allows 1.75M parameters; "50%+2M params+12ms" must meet all three caps.
 """
 
 import functools
@@ -18,7 +18,7 @@ from cafenet.space.width_space import WidthSpace
 CostName: TypeAlias = Literal["flops", "params", "latency_ms"]
 
 UNITS: dict[CostName, str] = {"flops": "FLOPs", "params": "params", "latency_ms": "ms"}
-"""What costs are counted in, as printed."""
+"""Printed unit of each cost."""
 
 _FORMS = (
     'write "50%" or "150M" (FLOPs, one multiply-add is one), "50% params" or "1.5M params", "12ms" or "50% latency", '
@@ -34,10 +34,12 @@ _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 
 @dataclass(frozen=True)
 class Cap:
-    """The most that one cost may be: `Cap("flops", 150e6)`."""
+    """Upper limit of one cost, for example `Cap("flops", 150e6)`. The limit itself is allowed."""
 
     cost: CostName
+    """The cost that is limited: "flops", "params" or "latency_ms"."""
     limit: float
+    """The largest allowed value, in multiply-adds, parameters or milliseconds."""
 
     def __str__(self) -> str:
         return f"{self.limit:,.12g} {UNITS[self.cost]}"
@@ -45,24 +47,35 @@ class Cap:
 
 @dataclass(frozen=True)
 class Budget:
-    """Caps that must all hold, and the text that they were written as."""
+    """Caps that must all hold, together with the text that they were written as."""
 
     text: str
+    """The budget as the user wrote it, for example "50%+2M params"."""
     caps: tuple[Cap, ...]
+    """The caps; a width vector meets the budget if it meets each of them."""
     is_on_the_way: bool = False
-    """To the budget that was asked for, as in a stage that is not the last: no latency is measured for it."""
+    """True for the budget of an intermediate stage of a search. No latency is measured for it."""
 
     @property
     def is_measured(self) -> bool:
-        """Whether a result must keep a latency when it is measured."""
+        """True if a result must meet a latency cap when it is measured."""
         return not self.is_on_the_way and any(cap.cost == "latency_ms" for cap in self.caps)
 
 
 def parse_budget(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], float] | None = None) -> Budget:
-    """The caps that a text means for a model; "50%" of 300M FLOPs is `Cap("flops", 150e6)`.
+    """Read one budget, for example "50%" of 300M FLOPs as `Cap("flops", 150e6)`.
 
-    full_latency_ms: measures the full model; called only for a cap on latency. Without it a latency must be absolute,
-    and is not compared with the full model's.
+    Args:
+        text: The budget: "50%", "150M", "50% params", "12ms", or several caps joined by "+".
+        space: The width space of the full model, to which percentages refer.
+        full_latency_ms: Measures the latency of the full model. It is called only if the text has a cap on latency.
+            Without it, a latency must be absolute and is not compared with that of the full model.
+
+    Returns:
+        The budget with its caps in absolute numbers.
+
+    Raises:
+        BudgetError: If the text is no budget, a cap is not below the cost of the full model, or a cost is capped twice.
     """
     if not isinstance(text, str):
         raise BudgetError(f"a budget must be a text, but is {text!r}; {_FORMS}")
@@ -85,7 +98,19 @@ def parse_budget(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], 
 
 
 def parse_budgets(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], float] | None = None) -> list[Budget]:
-    """Several budgets, separated by commas: "75%,50%,25%". The full model's latency is measured once for all."""
+    """Read several budgets separated by commas, for example "75%,50%,25%".
+
+    Args:
+        text: The budgets, each as `parse_budget` reads it.
+        space: The width space of the full model, to which percentages refer.
+        full_latency_ms: Measures the latency of the full model; called at most once for all budgets.
+
+    Returns:
+        The budgets in the order of the text.
+
+    Raises:
+        BudgetError: If a budget cannot be read, or two of them mean the same caps.
+    """
     measured = functools.cache(full_latency_ms) if full_latency_ms else None
     budgets = [parse_budget(part, space, full_latency_ms=measured) for part in text.split(",")]
     first: dict[frozenset[Cap], Budget] = {}
@@ -97,7 +122,7 @@ def parse_budgets(text: str, space: WidthSpace, *, full_latency_ms: Callable[[],
 
 
 def _cap(part: str, full: Mapping[str, Callable[[], float] | None]) -> Cap:
-    """One cap. Numbers are fractions until the end, so that 29% of 100 is 29 and not a little less."""
+    """Read one cap. Numbers stay fractions until the end, so that 29% of 100 is 29 and not a little less."""
     match = _PART.fullmatch(part.lower())
     cost = _cost(match) if match else None
     if match is None or cost is None:
@@ -122,7 +147,8 @@ def _cap(part: str, full: Mapping[str, Callable[[], float] | None]) -> Cap:
 
 
 def _cost(match: re.Match[str]) -> CostName | None:
-    """What the words cap: FLOPs where nothing is said; None where unit and words contradict each other."""
+    """Return the cost that the words name (FLOPs if they name none), or None if unit and words contradict each
+    other."""
     if match["latency_ms"]:
         return "latency_ms" if match["unit"] in ("%", "ms") else None
     if match["unit"] == "ms":

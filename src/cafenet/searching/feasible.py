@@ -1,9 +1,9 @@
-"""Width vectors under a budget, constructed instead of drawn until one fits.
+"""Width vectors that meet a budget, constructed directly instead of drawn until one fits.
 
-Costs never fall when a group takes one more bin. So on a path that only ever adds bins there is one last point that
-fits, and bisection finds it for a whole population at once; random paths give random vectors. Smallest example: two
-groups of 4 bins, cost a + b, budget 5. The path (1,1) (1,2) (1,3) (2,3) (3,3) is left at (2,3), the path (1,1) (2,1)
-(3,1) (4,1) (4,2) at (4,1).
+A cost never falls when a group takes one more bin. A path that only adds bins therefore has one last point that fits
+the budget, and bisection finds that point for a whole population at once; random paths give random vectors. Smallest
+example: two groups of 4 bins, cost a + b, budget 5. The path (1,1) (1,2) (1,3) (2,3) (3,3) ends at (2,3), and the path
+(1,1) (2,1) (3,1) (4,1) (4,2) ends at (4,1).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,8 @@ from cafenet.space.cost import FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
 
-# Of a sample's genes; they come from the whole range, a quarter of them from each end. The others follow the budget.
+# Share of the genes (bin counts) of a sample that are drawn from the whole range of their group, a quarter of them at
+# each end of it. All other genes follow the budget.
 _SHARE_OF_STRAYS = 0.04
 _ENUMERABLE = 200_000
 _ROWS_AT_ONCE = 8192
@@ -29,7 +30,7 @@ class Feasible:
     """The vectors of bin counts, from 1 to `num_bins[g]` in group g, that meet every cap of a budget.
 
     Results of `sample`, `mutate`, `crossover` and `repair` use a share of the budget inside the band, 95% to 100% by
-    default; where bins are too coarse for that, they fit and no single bin can be added.
+    default. If the bins are too coarse for that, the results meet the budget and no single bin can be added to them.
     """
 
     def __init__(
@@ -39,7 +40,19 @@ class Feasible:
         budget: Budget,
         band: tuple[float, float] = (0.95, 1.0),
     ) -> None:
-        """`costs` gives, by name, a function from (N, groups) widths to N costs that never fall with a width."""
+        """Check that the smallest subnet meets the budget.
+
+        Args:
+            bins: The bins of each group.
+            costs: Cost functions by name. Each maps an array of widths of shape (N, groups) to N costs that never fall
+                when a width grows.
+            budget: The caps that must hold.
+            band: Smallest and largest share of the budget that constructed vectors use.
+
+        Raises:
+            BudgetError: If the band is not within 0 and 1, a cap has no cost function, or the smallest subnet exceeds a
+                cap.
+        """
         if not 0 <= band[0] <= band[1] <= 1:
             raise BudgetError(f"`0 <= low <= high <= 1` must hold for the band under the budget, but got {band}")
         missing = [cap.cost for cap in budget.caps if cap.cost not in costs]
@@ -50,6 +63,7 @@ class Feasible:
         self._check_smallest()
 
     def _check_smallest(self) -> None:
+        """Raise an error that names every cap which the smallest subnet exceeds."""
         widths = self.bins.widths(np.ones_like(self.num_bins)[None])
         smallest = [float(self.costs[cap.cost](widths)[0]) for cap in self.budget.caps]
         problems = [
@@ -64,22 +78,51 @@ class Feasible:
             )
 
     def usage(self, taken: IntArray) -> FloatArray:
-        """The share of the budget that each row uses: the largest cost / limit of all caps. 140M of 150M is 0.933."""
+        """Return the share of the budget that each row uses: the largest cost / limit over all caps.
+
+        Args:
+            taken: Bins per group, one width vector per row.
+
+        Returns:
+            One share per row; 140M of 150M FLOPs is 0.933.
+        """
         widths = self.bins.widths(taken)
         shares: FloatArray = np.max([self.costs[cap.cost](widths) / cap.limit for cap in self.budget.caps], axis=0)
         return shares
 
     def fits(self, taken: IntArray) -> BoolArray:
-        """Which rows meet every cap: costs up to and including the limit (x / y <= 1 means x <= y for floats, too)."""
+        """Return which rows meet every cap; a cost equal to the limit meets it.
+
+        Args:
+            taken: Bins per group, one width vector per row.
+
+        Returns:
+            One boolean per row. (For floats, too, x / y <= 1 means x <= y.)
+        """
         return self.usage(taken) <= 1
 
     def in_band(self, taken: IntArray) -> BoolArray:
-        """Which rows use a share of the budget inside the band."""
+        """Return which rows use a share of the budget inside the band.
+
+        Args:
+            taken: Bins per group, one width vector per row.
+
+        Returns:
+            One boolean per row.
+        """
         usage = self.usage(taken)
         return (usage >= self.band[0]) & (usage <= self.band[1])
 
     def sample(self, n: int, rng: np.random.Generator) -> IntArray:
-        """n vectors, spread over the whole range of every group."""
+        """Draw random vectors, spread over the whole range of every group.
+
+        Args:
+            n: Number of vectors.
+            rng: Source of random numbers.
+
+        Returns:
+            Bins per group, shape (n, groups).
+        """
         shape = (n, self.num_bins.size)
         even = rng.random(shape)
 
@@ -95,9 +138,17 @@ class Feasible:
         return self.repair(np.where(keep, stray, drawn), rng, keep)
 
     def mutate(self, parents: IntArray, rng: np.random.Generator, rate: float = 0.1) -> IntArray:
-        """Each row with a share of its genes changed, at least one; the other genes make room for them.
+        """Change some genes (bin counts) of each row, at least one; the other genes make room for them.
 
-        A row that the budget allows no such change is replaced by a sample.
+        A row in which the budget allows no such change is replaced by a sample.
+
+        Args:
+            parents: Bins per group, one width vector per row.
+            rng: Source of random numbers.
+            rate: Probability that a gene is changed.
+
+        Returns:
+            One changed vector per row of `parents`.
         """
         varies = self.num_bins > 1
         if not varies.any():
@@ -111,13 +162,28 @@ class Feasible:
         return children
 
     def crossover(self, mothers: IntArray, fathers: IntArray, rng: np.random.Generator) -> IntArray:
-        """One child a pair of rows; every gene comes from either parent with equal chance."""
+        """Make one child per pair of rows; each gene (bin count) comes from either parent with equal probability.
+
+        Args:
+            mothers: Bins per group, one width vector per row.
+            fathers: The other parents, in the same order.
+            rng: Source of random numbers.
+
+        Returns:
+            One child per pair, repaired to meet the budget.
+        """
         return self.repair(np.where(rng.random(mothers.shape) < 0.5, mothers, fathers), rng)
 
     def repair(self, taken: IntArray, rng: np.random.Generator, keep: BoolArray | None = None) -> IntArray:
-        """Each row moved into the band by taking bins from random groups or giving them some; rows inside it stay.
+        """Move each row into the band by removing bins from random groups or adding bins to them; rows inside it stay.
 
-        keep: genes that move only where moving all the others is not enough.
+        Args:
+            taken: Bins per group, one width vector per row.
+            rng: Source of random numbers.
+            keep: Marks genes (bin counts) that move only if moving all other genes of the row is not enough.
+
+        Returns:
+            The repaired rows.
         """
         taken, last = taken.copy(), np.zeros(taken.shape, dtype=bool) if keep is None else keep
         over = np.flatnonzero(self.usage(taken) > self.band[1])
@@ -128,12 +194,13 @@ class Feasible:
             under, free = under[free.any(axis=1)], free[free.any(axis=1)]
             before, top = taken[under], np.where(free, self.num_bins, taken[under])
             taken[under] = self._climb(before, top, last[under], rng)
-            moved = (taken[under] != before).any(axis=1)  # so that this ends even where costs are rounded unevenly
+            moved = (taken[under] != before).any(axis=1)  # without progress the loop must end: costs may be rounded
             under = under[moved & (self.usage(taken[under]) < self.band[0])]
         return taken
 
     def _can_grow(self, taken: IntArray) -> BoolArray:
-        """Which groups of each row can take one more bin. Who cannot, cannot later either: bins are only added."""
+        """Return which groups of each row can take one more bin. A group that cannot never can later: bins are only
+        added."""
         free = taken < self.num_bins
         for group in range(self.num_bins.size):
             rows = np.flatnonzero(free[:, group])
@@ -143,10 +210,10 @@ class Feasible:
         return free
 
     def _climb(self, bottom: IntArray, top: IntArray, late: BoolArray, rng: np.random.Generator) -> IntArray:
-        """The last point that is not above the band on a random path from each row of `bottom` up to `top`.
+        """Return the last point not above the band on a random path from each row of `bottom` up to `top`.
 
-        Every group moves during a random part of the path's first half, late ones during a part of the second half. So
-        few groups move where little is missing.
+        Every group moves during a random part of the first half of the path, and a late group during a part of the
+        second half. Few groups move, therefore, if little is missing.
         """
         begin, end = (np.sort(rng.random((2, *bottom.shape)), axis=0) + late) / 2
         span, length = np.maximum(end - begin, 1e-12), top - bottom
@@ -159,9 +226,9 @@ class Feasible:
         return self._last_under(at, len(bottom))
 
     def _last_under(self, at: Callable[[FloatArray, IntArray], IntArray], n: int) -> IntArray:
-        """The last points of n rising paths that are not above the band, by bisection of the time from 0 to 1.
+        """Return the last points of n rising paths that are not above the band, by bisection of the time from 0 to 1.
 
-        at: the points of some paths (by number) at a time each. Those at time 0 must fit.
+        `at` gives the points of some paths (by number), each at its own time. The points at time 0 must fit.
         """
         rows, before, after = np.arange(n), np.zeros(n), np.ones(n)
         result, above = at(before, rows), at(after, rows)
@@ -178,7 +245,11 @@ class Feasible:
         return result
 
     def uniform(self) -> IntArray:
-        """The widest vector of one factor for all groups that fits, each group rounded to its nearest bin."""
+        """Return the widest vector that fits and scales all groups by one factor, each rounded to its nearest bin.
+
+        Returns:
+            Bins per group, shape (groups,).
+        """
         edges = [(b.first + (np.arange(b.num_bins - 1) + 0.5) * b.size) / b.channels for b in self.bins.groups]
         factors = np.unique(np.concatenate([[0.0], *edges]))
         fitting, beyond = 0, factors.size
@@ -191,10 +262,20 @@ class Feasible:
         return _rounded(edges, factors[fitting])
 
     def fill(self, taken: IntArray, rng: np.random.Generator, low: float = 0.99, n: int = 8) -> IntArray:
-        """Up to n distinct vectors that use [low, 1] of the budget, those with the fewest bins moved first.
+        """Return up to n distinct vectors near a given one that use at least `low` of the budget.
 
-        Tried are the vector itself, bins added to it, swaps (one bin more here, one less there); where that is not
-        enough, all vectors of a space of up to 200,000, or mutated and new ones of a larger space and their swaps.
+        The method tries the vector itself, bins added to it, and swaps (one bin more in one group, one fewer in
+        another). If that is not enough, it tries all vectors of a space of up to 200,000, or mutated and new vectors of
+        a larger space and their swaps.
+
+        Args:
+            taken: Bins per group of the given vector, shape (groups,).
+            rng: Source of random numbers.
+            low: Smallest share of the budget to use.
+            n: Largest number of vectors to return.
+
+        Returns:
+            One vector per row, those with the fewest moved bins first.
         """
         tight = Feasible(self.bins, self.costs, self.budget, (low, 1.0))
         near = np.unique(tight.repair(np.repeat(taken[None], n, axis=0), rng), axis=0)
@@ -205,11 +286,11 @@ class Feasible:
         return found[np.lexsort([rng.random(len(found)), moved])[:n]]
 
     def _inside(self, candidates: Iterable[IntArray]) -> IntArray:
-        """The distinct ones in the band."""
+        """Return the distinct candidates inside the band."""
         return np.unique(np.concatenate([rows[self.in_band(rows)] for rows in candidates]), axis=0)
 
     def _further(self, taken: IntArray, rng: np.random.Generator, n: int) -> Iterator[IntArray]:
-        """All vectors of a small space, in parts; a choice from a large one."""
+        """Yield all vectors of a small space in parts, or a random selection of a large space."""
         size = self.bins.search_space_size
         if size <= _ENUMERABLE:
             strides = np.cumprod(self.num_bins) // self.num_bins
@@ -223,19 +304,19 @@ class Feasible:
 
 
 def _skewed(even: FloatArray, time: FloatArray) -> FloatArray:
-    """Numbers between 0 and 1: all 0 at time 0, as given at 1/2, all 1 at 1, and skewed to either side between."""
+    """Return numbers between 0 and 1: all 0 at time 0, as given at time 1/2, all 1 at time 1, and skewed in between."""
     power = (1 - np.abs(2 * time - 1))[:, None]
     skewed: FloatArray = np.where(time[:, None] < 0.5, 1 - (1 - even) ** power, even**power)
     return skewed
 
 
 def _rounded(edges: list[FloatArray], factor: float) -> IntArray:
-    """One bin, and one more for each edge that the factor has reached."""
+    """Return one bin per group, plus one for each edge that the factor has reached."""
     return np.array([1 + np.searchsorted(edge, factor, side="right") for edge in edges], dtype=np.int64)
 
 
 def _steps(taken: IntArray, num_bins: IntArray) -> IntArray:
-    """Every vector with one bin more in some group, and one less in another or nowhere."""
+    """Return every vector with one bin more in some group, and one fewer in another group or in none."""
     one = np.eye(taken.size + 1, taken.size, dtype=np.int64)  # the last row is nowhere
     moved = (taken + one[:-1, None] - one[None]).reshape(-1, taken.size)
     steps: IntArray = moved[((moved >= 1) & (moved <= num_bins)).all(axis=1)]

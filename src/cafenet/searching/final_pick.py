@@ -1,4 +1,5 @@
-"""The end of a search: the best widths filled up to the budget, scored exactly, and the first that keeps its word."""
+"""The end of a search: the best widths are filled up to the budget and scored exactly, and the best that fits
+is taken."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -14,8 +15,9 @@ from cafenet.searching.store.scored_width import ScoredWidth, key_of
 from cafenet.space.bins import IntArray
 
 _FILLED_EACH = 2
+"""Number of filled-up vectors that are tried for each of the best widths."""
 _ROUNDS, _MEASURED_EACH = 8, 3
-"""How often the estimate of latency is corrected, and by how many measurements each time."""
+"""Largest number of corrections of the latency estimate, and of measurements before each of them."""
 
 
 def pick_best(
@@ -28,11 +30,25 @@ def pick_best(
     settle: Settle | None = None,
     meter: Meter | None = None,
 ) -> ScoredWidth:
-    """The best width by its exact score, using at least `min_usage` of the budget where any width can.
+    """Pick the width vector with the best exact score that uses at least `min_usage` of the budget, if any vector can.
 
-    settle: what the algorithm settles on, best first; then these are tried in turn, whatever their score.
-    meter: measures a width that is to be taken. Where some miss the cap, the next ones are picked under a cap that is
-    corrected by the measurements; where that does not help, a scored width is taken as it is, or the smallest.
+    Args:
+        contest: The scores of the search.
+        feasible: The width vectors that meet the budget.
+        rng: Source of random numbers for filling up.
+        min_usage: Smallest share of the budget that the result should use.
+        num_finalists: Number of best widths that are scored exactly and compared.
+        settle: Gives the vectors that the algorithm settles on, best first. They are tried in this order, whatever
+            their scores are.
+        meter: Measures the latency of a vector before it is taken. If vectors miss the latency cap, the next ones are
+            picked under a cap that is corrected by the measurements. If that does not help, a scored vector that meets
+            the cap is taken as it is, or the smallest subnet.
+
+    Returns:
+        The chosen vector with its exact score.
+
+    Raises:
+        BudgetError: If no scored vector meets the budget, or none meets the latency cap when it is measured.
     """
 
     def finalists(within: Feasible) -> Iterator[ScoredWidth]:
@@ -62,7 +78,7 @@ def pick_best(
 
 
 def _any_that_keeps(contest: Contest, feasible: Feasible, meter: Meter) -> ScoredWidth:
-    """A scored width that keeps the cap when it is measured, or the smallest; not filled up."""
+    """Return a scored vector that meets the cap when it is measured, or the smallest one, without filling it up."""
     smallest = np.ones_like(feasible.num_bins)
     for row in meter.likely_first([*_by_score(contest, feasible), smallest]):
         if meter.keeps(row):
@@ -75,21 +91,21 @@ def _any_that_keeps(contest: Contest, feasible: Feasible, meter: Meter) -> Score
 
 
 def _rank(scored: ScoredWidth) -> tuple[float, tuple[int, ...]]:
-    """The highest score first; widths settle equal ones."""
+    """Return a sort key: the highest score comes first, and equal scores are ordered by width."""
     return -scored.score.value, scored.taken
 
 
 def _by_score(contest: Contest, feasible: Feasible) -> list[IntArray]:
-    """The widths within the budget that were scored to the end, best first."""
+    """Return the vectors within the budget whose scores are complete, best first."""
     ranked = sorted(contest.seen.values(), key=_rank)
     rows = [np.array(each.taken, dtype=np.int64) for each in ranked if each.score.is_complete]
     return [row for row in rows if feasible.fits(row[None])[0]]
 
 
 def _filled(best: list[IntArray], feasible: Feasible, rng: np.random.Generator, min_usage: float) -> list[IntArray]:
-    """Those that use enough of the budget as they are, and near ones that do for the others.
+    """Return the vectors that use enough of the budget, with near vectors that do in place of the others.
 
-    Where there is none, all that fit as they are, and the others with as little taken from them as bins allow.
+    If no vector uses enough, return those that fit as they are, and the others reduced by as little as the bins allow.
     """
     rows: dict[tuple[int, ...], IntArray] = {}
     for taken in best:

@@ -1,4 +1,4 @@
-"""What a search hands back, and its file."""
+"""The result of a width search, and the JSON file that holds it."""
 
 import json
 from collections.abc import Mapping
@@ -16,26 +16,36 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The widths found for one budget."""
+    """The widths found for one budget.
+
+    Printed, it shows a table of the groups with their widths and channels.
+    """
 
     budget: str
+    """The budget as the user wrote it."""
     algorithm: str
+    """Name of the search algorithm, for example "trend"."""
     widths: Mapping[str, int]
-    """Channels per group, by name."""
+    """Number of kept channels of each group, by group name."""
     channels: Mapping[str, list[int]]
-    """The channels themselves, of the best assignment: what `WidthSpace.extract(channels=...)` takes. Those of
-    a supernet may have been put in the order of importance; `cafenet.search` gives those of the user's model."""
+    """Numbers of the kept channels of each group, for the best assignment of bins, as
+    `WidthSpace.extract(channels=...)` takes them. A supernet may hold its channels in the order of their importance;
+    the results of `cafenet.search` number the channels of the user's own model."""
     score: float
-    """Exact: the best candidate's metric on all validation examples, or on `ScoringConfig.max_examples` of them."""
+    """Exact score: the metric of the best candidate on all validation examples, or on `ScoringConfig.max_examples` of
+    them."""
     metric: str
+    """Name of the metric."""
     costs: Mapping[str, float]
-    """flops (one multiply-add is one), params, and latency_ms where it was measured."""
+    """Costs by name: flops (one multiply-add counts as one), params, and latency_ms if it was measured."""
     usage: float
-    """The share of the budget that is used."""
+    """Share of the budget that the widths use."""
     num_scored: int
-    """Widths in this search, and how many of them were dropped early."""
+    """Number of width vectors that this search scored."""
     num_dropped: int
+    """Number of scored width vectors that were dropped early."""
     seed: int
+    """Seed of the search."""
 
     def __repr__(self) -> str:
         return self._shown().text()
@@ -58,17 +68,44 @@ class SearchResult:
 
 
 def write_result(result: SearchResult, path: Path, asked: Mapping[str, Any] | None = None) -> None:
-    """Write the result as JSON, in one move, with the options that it was asked for with."""
+    """Write a result as JSON; a reader never sees a half-written file.
+
+    Args:
+        result: The result.
+        path: The file to write.
+        asked: The options that the search was started with, as plain values; `is_result_of` compares them.
+    """
     write_json(path, {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked, **asdict(result)})
 
 
 def is_result_of(path: Path, asked: Mapping[str, Any]) -> bool:
-    """Whether the file holds what a search with these options found."""
+    """Return whether a file holds the result of a search with these options.
+
+    Args:
+        path: The file, which may be missing.
+        asked: The options of the search, as plain values.
+
+    Returns:
+        True if the file exists and its options are equal.
+
+    Raises:
+        StoreError: If the file exists but is no readable result of this version.
+    """
     return path.exists() and _read(path).get("asked") == asked
 
 
 def read_result(path: Path) -> SearchResult:
-    """A result that was written before."""
+    """Read a result that `write_result` wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The result.
+
+    Raises:
+        StoreError: If the file is no readable result of this version.
+    """
     content = _read(path)
     content.pop("asked", None)
     try:

@@ -1,4 +1,4 @@
-"""Scoring what an algorithm proposes: from the store where it is known, alone or shared with other workers."""
+"""The scores of one search: known scores come from the trial store, and new ones are shared with other workers."""
 
 import heapq
 import time
@@ -21,20 +21,29 @@ _ENOUGH_TO_JUDGE = 10
 
 
 class WidthScorer(Protocol):
-    """Scores width vectors; `cafenet.scoring.scorer.Scorer`, or a table in a benchmark."""
+    """An object that scores width vectors: `cafenet.scoring.scorer.Scorer`, or a table in a benchmark."""
 
     @property
     def chance(self) -> float | None:
-        """The score of a model that has learned nothing, where that is known."""
+        """The score of a model that has learned nothing, or None if that is unknown."""
         ...
 
     def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
-        """The score of bins per group."""
+        """Score one width vector.
+
+        Args:
+            taken: Bins per group.
+            bar: Score to beat; a vector that is clearly below it may be dropped early.
+            exact: If True, every candidate is scored on all examples and nothing is dropped.
+
+        Returns:
+            The score.
+        """
         ...
 
 
 class Contest:
-    """One search's view of the scores: every width that it proposed, once."""
+    """The scores that one search has seen: every width vector that it proposed, once."""
 
     def __init__(
         self,
@@ -45,16 +54,34 @@ class Contest:
         on_scored: Callable[[ScoredWidth], None] = lambda scored: None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """check: is called after every score and while others are waited for; what it raises ends the search."""
+        """Create an empty contest.
+
+        Args:
+            scorer: Scores width vectors that the store does not know.
+            store: The trials; new scores are written to it.
+            costs: Returns the costs by name of one width vector.
+            search: Name by which the trials of this search are known in the store.
+            on_scored: Called with every score, for example to show progress.
+            check: Called after every score and while waiting for other workers. An exception that it raises ends the
+                search.
+        """
         self._scorer, self._store, self._costs, self._search = scorer, store, costs, search
         self._on_scored, self._check = on_scored, check
         self.seen: dict[tuple[int, ...], ScoredWidth] = {}
+        """Scores of all proposed width vectors, by their bins per group."""
         self.num_scored = 0
-        """Widths that were scored now, not found in the store."""
+        """Number of width vectors that were scored now, not found in the store."""
         self._is_warned = scorer.chance is None
 
     def values(self, proposal: Proposal) -> FloatArray:
-        """The scores of a proposal's rows."""
+        """Score the rows of a proposal.
+
+        Args:
+            proposal: The width vectors, and how many of the best matter.
+
+        Returns:
+            One score per row; rows that were dropped early have an estimate.
+        """
         rivals = [] if proposal.is_own_contest else [each for each in self.seen.values() if each.score.is_complete]
         found: dict[int, ScoredWidth] = {}
         while len(found) < len(proposal.taken):
@@ -67,13 +94,20 @@ class Contest:
                 scored = self._score(row, _bar(rivals, proposal.num_kept), proposal.label)
                 if scored is not None:
                     self._note(number, scored, found, rivals)
-            if len(found) == before:  # other workers have the rest
+            if len(found) == before:  # other workers are scoring the rest
                 self._wait()
         self._warn_of_chance()
         return np.array([found[number].score.value for number in range(len(proposal.taken))])
 
     def exact(self, rows: Sequence[IntArray]) -> list[ScoredWidth]:
-        """The exact scores of widths: every candidate on all examples."""
+        """Score width vectors exactly: every candidate on all examples.
+
+        Args:
+            rows: Bins per group of each vector.
+
+        Returns:
+            The scores in the order of the rows.
+        """
         found: dict[int, ScoredWidth] = {}
         while len(found) < len(rows):
             before = len(found)
@@ -90,7 +124,7 @@ class Contest:
         return [found[number] for number in range(len(rows))]
 
     def _take_in(self, proposal: Proposal, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
-        """What other workers have scored of a proposal meanwhile: it raises the bar for this one, too."""
+        """Take in what other workers have scored of a proposal meanwhile; it raises the bar for this worker, too."""
         for number, row in enumerate(proposal.taken):
             own = (each for each in self._store.get(row) if each.search == self._search and not each.is_exact)
             scored = None if number in found else next(own, None)
@@ -98,6 +132,7 @@ class Contest:
                 self._note(number, scored, found, rivals)
 
     def _note(self, number: int, scored: ScoredWidth, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
+        """Record a score of the proposal's row `number`."""
         found[number] = self.seen[scored.taken] = scored
         if scored.score.is_complete:
             rivals.append(scored)
@@ -105,19 +140,20 @@ class Contest:
         self._check()
 
     def _wait(self) -> None:
-        """Until other workers have written something."""
+        """Wait a moment and read what other workers have written."""
         self._check()
         time.sleep(_POLL_SECONDS)
         self._store.refresh()
 
     def _score(self, taken: IntArray, bar: Score | None, label: str) -> ScoredWidth | None:
-        """From the store or now; None while another worker is at it."""
+        """Return a score from the store or a new one, or None while another worker scores the same width."""
         return self._known(taken, bar) or self._scored_now(taken, bar, label, exact=False)
 
     def _known(self, taken: IntArray, bar: Score | None) -> ScoredWidth | None:
-        """A score that serves: this search's own, so that a resumed search repeats itself, or the oldest other one.
+        """Return a stored score that can be used, or None.
 
-        A width that another search dropped counts if it would be dropped again.
+        The search's own score comes first, so that a resumed search repeats itself; then the oldest score of another
+        search. A width that another search dropped counts only if this search would drop it, too.
         """
         known = self._store.get(taken)
         for each in known:
@@ -129,20 +165,24 @@ class Contest:
         return None
 
     def _known_exactly(self, taken: IntArray) -> ScoredWidth | None:
-        """A score of all candidates on all examples; one that was never raced, for want of a rival, is such a score."""
+        """Return a stored score of all candidates on all examples, or None.
+
+        A complete score of a width with only one candidate is such a score, because nothing was raced.
+        """
         for each in self._store.get(taken):
             if each.is_exact or (each.score.is_complete and each.score.num_candidates == 1):
                 return each
         return None
 
     def _scored_now(self, taken: IntArray, bar: Score | None, label: str, *, exact: bool) -> ScoredWidth | None:
+        """Score a width now and store the score; return None if another worker has claimed it."""
         claim = None
         if self._store.is_shared:
             claim = self._store.claim(taken)
             if claim is None:
                 return None
             known = self._known_exactly(taken) if exact else self._known(taken, bar)
-            if known is not None:  # another worker was done with it just before the claim
+            if known is not None:  # another worker finished this width just before the claim
                 self._store.give_up(claim)
                 return known
         start = time.perf_counter()
@@ -158,6 +198,7 @@ class Contest:
         return self._store.add(scored, claim)
 
     def _warn_of_chance(self) -> None:
+        """Warn once if the best score is no better than always answering the most frequent label."""
         complete = [each.score for each in self.seen.values() if each.score.is_complete]
         chance = self._scorer.chance
         if self._is_warned or chance is None or len(complete) < _ENOUGH_TO_JUDGE:
@@ -175,7 +216,7 @@ class Contest:
 
 
 def _bar(rivals: list[ScoredWidth], num_kept: int) -> Score | None:
-    """The score that a width must reach to be among the best `num_kept`."""
+    """Return the score that a width must reach to be among the best `num_kept`, or None if there are too few rivals."""
     if len(rivals) < num_kept:
         return None
     return heapq.nlargest(num_kept, rivals, key=lambda each: each.score.value)[-1].score

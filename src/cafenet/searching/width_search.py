@@ -1,4 +1,4 @@
-"""Searching the widths of a trained supernet: budgets in, results out, everything between in the trial store."""
+"""The search for widths of a trained supernet: budgets in, results out, and every score in the trial store."""
 
 import hashlib
 import math
@@ -45,17 +45,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """How a search goes about."""
+    """Options of a search that do not depend on the algorithm.
+
+    Example:
+        >>> from cafenet import SearchConfig
+        >>> SearchConfig(min_usage=0.98, seed=1).num_finalists
+        5
+    """
 
     band: Annotated[tuple[Share, Share], Rising()] = (0.95, 1.0)
-    """Share of the budget that widths proposed by evolution and random search use; trend chooses its own."""
+    """Smallest and largest share of the budget that widths proposed by `Evolution` and `RandomSearch` use. `Trend`
+    chooses its own widths."""
     min_usage: Share = 0.99
-    """Share of the budget that the result uses at least, where any width can."""
+    """Smallest share of the budget that the result uses, if any width vector can."""
     num_finalists: PositiveInt = 5
-    """Best widths that are filled up and scored exactly at the end; of what trend settles on, one after the other."""
+    """Number of best widths that are filled up and scored exactly at the end. Vectors that `Trend` settles on are tried
+    one after the other instead."""
     seed: Seed = 0
+    """Seed of all random choices of the search."""
     num_workers: Annotated[int, Range(1, 4096)] = 1
-    """Processes on this machine, which divide its threads."""
+    """Number of processes on this machine; they divide its threads."""
 
     def __post_init__(self) -> None:
         check_options(self, BudgetError)
@@ -77,12 +86,47 @@ def search_widths(
     study: str = "widths",
     quiet: bool = False,
 ) -> list[SearchResult]:
-    """The best widths within each budget ("50%", "75%,50%,25%", "150M", "50%+2M params", "12ms").
+    """Search the best widths of a trained supernet within each budget.
 
-    loss: what the supernet learned; with "cross_entropy", targets of two dimensions are class probabilities, otherwise
-    yes or no for each attribute.
-    storage: a journal file or an Optuna storage URL; a second call with the same one continues, and calls at the same
-    time on a URL share the work. Without it, scores are kept for this call only.
+    Args:
+        supernet: The trained supernet.
+        train: Training data, from which examples for the recalibration of batch norm are taken.
+        validation: Validation data that widths are scored on.
+        budget: One budget ("50%", "150M", "50%+2M params", "12ms"), several separated by commas ("75%,50%,25%"), or a
+            sequence of such texts.
+        algorithm: The search algorithm, by default `Trend()`.
+        metric: "accuracy", "negative_loss" or a function of (output, target); higher is better.
+        loss: The loss that the supernet was trained with. With "cross_entropy", targets of two dimensions are class
+            probabilities; otherwise they are yes or no for each attribute.
+        config: Options of the search.
+        scoring: Options of scoring.
+        latency: Conditions under which latency is measured, for budgets in milliseconds.
+        storage: A journal file or an Optuna storage URL. A second call with the same storage continues, and
+            simultaneous calls with the same URL share the work. Without a storage, scores are kept for this call only.
+        study: Name of the Optuna study in the storage.
+        quiet: If True, no progress is shown.
+
+    Returns:
+        One result per budget, in their order.
+
+    Raises:
+        BudgetError: If a budget cannot be read or met.
+        ScoringError: If the data or the metric cannot be used.
+        StoreError: If the storage cannot be used, or its study belongs to another supernet or other data.
+
+    Example:
+        >>> import cafenet, torch
+        >>> from torch import nn
+        >>> _ = torch.manual_seed(0)
+        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
+        >>> data = torch.utils.data.TensorDataset(torch.randn(32, 3, 8, 8), torch.arange(32) % 2)
+        >>> space = cafenet.trace(model, torch.randn(2, 3, 8, 8))
+        >>> supernet = cafenet.Supernet(model, space, cafenet.uniform_bins(space, 8))
+        >>> [result] = cafenet.search_widths(
+        ...     supernet, data, data, "50%", algorithm=cafenet.RandomSearch(samples=4), quiet=True
+        ... )
+        >>> result.costs["flops"] <= 0.5 * space.flops()
+        True
     """
     check_arguments(
         BudgetError,
@@ -98,7 +142,7 @@ def search_widths(
 
 
 class WidthSearch:
-    """A search ready to run: in this process, or in several."""
+    """A search that is ready to run, in one process or in several."""
 
     def __init__(
         self,
@@ -109,7 +153,16 @@ class WidthSearch:
         *,
         latency_file: Path | None = None,
     ) -> None:
-        """latency_file: where measured latencies are kept, so that a second start goes the way of the first."""
+        """Prepare a search.
+
+        Args:
+            scorer: Scores width vectors of the supernet.
+            algorithm: The search algorithm.
+            config: Options of the search.
+            latency: Conditions under which latency is measured.
+            latency_file: File that keeps the measured latencies, so that a second start makes the same choices as the
+                first.
+        """
         self._latency_file = latency_file
         self.scorer, self.algorithm, self.config = scorer, algorithm, config
         self.latency = latency or LatencySettings()
@@ -117,7 +170,17 @@ class WidthSearch:
         self._latency_model: LatencyModel | None = None
 
     def budgets(self, budget: str | Sequence[str]) -> list[Budget]:
-        """Read budgets, and refuse at once those that the smallest subnet does not meet."""
+        """Read budgets and refuse those that the smallest subnet exceeds.
+
+        Args:
+            budget: One text, or several; each may hold several budgets separated by commas.
+
+        Returns:
+            All budgets, in their order.
+
+        Raises:
+            BudgetError: If a budget cannot be read or met.
+        """
         measure = partial(measure_latency, self._space.extract(), self._example(), self.latency)
         texts = [budget] if isinstance(budget, str) else list(budget)
         budgets = [each for text in texts for each in parse_budgets(text, self._space, full_latency_ms=measure)]
@@ -128,9 +191,22 @@ class WidthSearch:
     def run(
         self, budgets: Sequence[Budget], storage: str | Path | None, *, study: str = "widths", quiet: bool = False
     ) -> list[SearchResult]:
-        """Search each budget; with several workers, helpers score what is proposed, too.
+        """Search each budget. With several workers, helper processes score proposed widths, too.
 
-        Ctrl-C and SIGTERM end it after the score that is being made; what the storage holds is not scored again.
+        Ctrl-C and SIGTERM end the search after the score in progress; scores in the storage are not computed again.
+
+        Args:
+            budgets: The budgets, as `budgets` reads them.
+            storage: A journal file, an Optuna storage URL, or None to keep scores in memory.
+            study: Name of the Optuna study in the storage.
+            quiet: If True, no progress is shown.
+
+        Returns:
+            One result per budget, in their order.
+
+        Raises:
+            BudgetError: If no scored width vector meets a budget.
+            StoreError: If the storage cannot be used, or its study belongs to another supernet or other data.
         """
         allowed = [self._feasible(budget) for budget in budgets]  # latencies are measured before anything else runs
         with shared_storage(storage, self.config.num_workers) as shared, graceful_stop() as stopped:
@@ -138,7 +214,13 @@ class WidthSearch:
             return [self._search(feasible, store, stopped, quiet) for feasible in allowed]
 
     def help(self, budget: Budget, storage: str | Path, study: str) -> None:
-        """What a helper does: score what the search proposes, until nothing more is."""
+        """Score proposed widths in a helper process until the algorithm proposes no more.
+
+        Args:
+            budget: The budget that is searched.
+            storage: The storage that the processes share.
+            study: Name of the Optuna study in the storage.
+        """
         feasible = self._feasible(budget)
         contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget))
         self._drive(feasible, contest)
@@ -152,7 +234,7 @@ class WidthSearch:
         try:
             with local_workers(self, budget, store.storage, store.name, self.config.num_workers):
                 settle = self._drive(feasible, contest)
-            best = pick_best(  # helpers have ended: they would disturb what is measured
+            best = pick_best(  # helpers have ended, because they would disturb latency measurements
                 contest,
                 feasible,
                 np.random.default_rng((self.config.seed, 1)),
@@ -166,7 +248,8 @@ class WidthSearch:
         return self._result(best, contest, feasible, meter)
 
     def _drive(self, feasible: Feasible, contest: Contest) -> Settle | None:
-        """Score what is proposed until nothing more is; returns how the algorithm settles, if it does."""
+        """Score proposals until the algorithm ends; return how it settles on a result, or None if the best score
+        decides."""
         proposals = self.algorithm.proposals(feasible, np.random.default_rng((self.config.seed, 0)))
         try:
             proposal = next(proposals)
@@ -183,10 +266,11 @@ class WidthSearch:
         return TrialStore(storage, self._bins, self.identity(), name=study, is_shared=is_shared)
 
     def _name(self, budget: Budget) -> str:
-        """What the trials of this search are known by."""
+        """Return the name by which the trials of this search are known in the store."""
         return f"{self.algorithm!r} {budget.text} seed {self.config.seed} band {self.config.band}"
 
     def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> SearchResult:
+        """Describe the chosen width vector as a result."""
         taken = np.array(best.taken, dtype=np.int64)
         subnet = self.scorer.subnet(taken, best.score.candidate)
         channels = {
@@ -210,6 +294,7 @@ class WidthSearch:
         )
 
     def _feasible(self, budget: Budget) -> Feasible:
+        """Return the width vectors that meet a budget."""
         costs: dict[str, Callable[[IntArray], npt.NDArray[Any]]] = {
             "flops": lambda widths: self._space.flops(widths),
             "params": lambda widths: self._space.params(widths),
@@ -218,6 +303,7 @@ class WidthSearch:
         return Feasible(self._bins, costs, budget, self.config.band)
 
     def _estimated_ms(self, widths: IntArray) -> FloatArray:
+        """Estimate latencies; the first call measures some subnets and fits the estimate."""
         if self._latency_model is None:
             self._latency_model = fit_latency(
                 self._space, self._bins, self._example(), self.latency, cache=self._latency_file, anywhere=True
@@ -225,19 +311,26 @@ class WidthSearch:
         return self._latency_model.predict(widths)
 
     def _measured_ms(self, check: Callable[[], None], taken: IntArray) -> float:
+        """Extract a slim model and measure its latency."""
         check()
         slim = self._space.extract(self._bins.widths(taken).tolist())
         return measure_latency(slim, self._example(), self.latency)
 
     def _example(self) -> object:
+        """Return the inputs of one validation example."""
         return next(self.scorer.validation.batches(0, 1, 1))[0]
 
     def _costs(self, taken: IntArray) -> dict[str, float]:
+        """Return the FLOPs and parameters of one width vector."""
         widths = self._bins.widths(taken[None])
         return {"flops": float(self._space.flops(widths)[0]), "params": float(self._space.params(widths)[0])}
 
     def identity(self) -> dict[str, object]:
-        """What scores depend on: a study of anything else is refused."""
+        """Return everything that scores depend on; a study with another identity is refused.
+
+        Returns:
+            Plain values by name.
+        """
         return {
             **supernet_identity(self.scorer.supernet),
             "metric": self.scorer.scored_by,
@@ -248,7 +341,14 @@ class WidthSearch:
 
 
 def supernet_identity(supernet: Supernet) -> dict[str, object]:
-    """What tells one trained supernet from another."""
+    """Return plain values that tell one trained supernet from another.
+
+    Args:
+        supernet: The supernet.
+
+    Returns:
+        Its bins, its pattern of weight sharing and a digest of its weights, by name.
+    """
     return {
         "bins": {group.name: [group.channels, group.first, group.size] for group in supernet.binned.bins.groups},
         "pattern": repr(supernet.pattern),
@@ -257,7 +357,7 @@ def supernet_identity(supernet: Supernet) -> dict[str, object]:
 
 
 def _usage(feasible: Feasible, taken: IntArray, measured: Mapping[str, float]) -> float:
-    """The share of the budget that a width uses, by what was measured where something was."""
+    """Return the share of the budget that a width uses, with measured costs in place of estimates if there are any."""
     widths = feasible.bins.widths(taken[None])
     return max(
         (measured[cap.cost] if cap.cost in measured else float(feasible.costs[cap.cost](widths)[0])) / cap.limit
@@ -266,13 +366,13 @@ def _usage(feasible: Feasible, taken: IntArray, measured: Mapping[str, float]) -
 
 
 def _stop(stopped: list[str]) -> None:
-    """End the search where a signal has come."""
+    """Raise `Stopped` if a signal has arrived."""
     if stopped:
         raise Stopped(f"stopped by {stopped[0]}; scores are kept, start again to continue", stopped[0])
 
 
 class _Progress:
-    """The journal's bar, with the best score so far and the rate; the final scores come after the last step."""
+    """Shows progress with the best score so far and the rate; the final scores come after the last step."""
 
     def __init__(self, total: int, title: str, quiet: bool) -> None:
         self._journal, self._total = Journal(None, total, title=title, quiet=quiet), total
@@ -286,7 +386,7 @@ class _Progress:
         self._journal.show(min(self._number, self._total - 1), f"{scored.label}, {self._note()}")
 
     def close(self) -> None:
-        """Show the last state and put the terminal back in order."""
+        """Show the last state and restore the terminal."""
         self._journal.show(self._total, self._note())
         self._journal.close()
 
@@ -296,6 +396,7 @@ class _Progress:
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return a short digest of named tensors."""
     digest = hashlib.blake2b(digest_size=8)
     for name, tensor in sorted(tensors.items()):
         digest.update(name.encode())

@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def shared_storage(storage: str | Path | None, num_workers: int) -> Iterator[str | Path | None]:
-    """The storage itself; where several workers need one and there is none, a journal for as long as this lasts."""
+    """Give a storage that several workers can share.
+
+    Args:
+        storage: The user's storage, or None.
+        num_workers: Number of processes.
+
+    Yields:
+        The user's storage; if there is none and several workers need one, a temporary journal file.
+    """
     if storage is not None or num_workers == 1:
         yield storage
         return
@@ -39,10 +47,24 @@ def shared_storage(storage: str | Path | None, num_workers: int) -> Iterator[str
 def local_workers(
     search: "WidthSearch", budget: Budget, storage: str | Path | None, study: str, num_workers: int
 ) -> Iterator[None]:
-    """Start num_workers - 1 helpers; the caller is the last worker and ends them, and they end when it dies.
+    """Run num_workers - 1 helper processes while the context lasts; the caller is the last worker.
 
-    A worker that dies is missed by nobody: its claim is taken over, and at the end there is a warning. The search goes
-    to the helpers in a file that they map into memory, because shared tensors take an open file each.
+    The helpers end with the context and also if the caller dies. If a helper dies, another worker takes over its claim,
+    and a warning follows at the end. The search is handed to the helpers in a file that they map into memory, because
+    each shared tensor would need an open file.
+
+    Args:
+        search: The search that the helpers take part in.
+        budget: The budget that is searched.
+        storage: The storage that all workers share.
+        study: Name of the Optuna study in the storage.
+        num_workers: Number of processes, the caller included.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        StoreError: If the search cannot be written or pickled.
     """
     if num_workers == 1:
         yield
@@ -76,6 +98,7 @@ def local_workers(
 
 
 def _save(search: "WidthSearch", path: Path) -> None:
+    """Write the search to a file for the helpers."""
     try:
         write_torch(path, search)
     except OSError as error:
@@ -90,16 +113,16 @@ def _save(search: "WidthSearch", path: Path) -> None:
 
 @contextmanager
 def _ending_with_this_process() -> Iterator[None]:
-    """Processes that are started inside end with this one from their first moment on, and leave Ctrl-C to it.
+    """Make processes that are started inside end with this process, and leave Ctrl-C to it.
 
-    A helper imports for seconds before it runs anything of ours, so it is told so on its command line. A Ctrl-C goes to
-    all processes of a terminal; a blocked signal stays blocked in a new process.
+    A helper imports for seconds before it runs any code of ours, so its command line tells it to end with its parent. A
+    Ctrl-C goes to all processes of a terminal; a signal that is blocked here stays blocked in a new process.
     """
     command_line = spawn.get_command_line
 
     def with_parent(**options: Any) -> list[str]:
         command = command_line(**options)
-        if "-c" in command:  # else the program is one frozen file
+        if "-c" in command:  # otherwise the program is one frozen file
             first = f"import runpy; runpy.run_path({parent.__file__!r})['end_with_parent']({os.getpid()}); "
             command[command.index("-c") + 1] = first + command[command.index("-c") + 1]
         return command
@@ -122,14 +145,13 @@ def _help(
     study: str,
     num_threads: int,
 ) -> None:
-    """What a helper runs; caller: the process that it ends with; files: those by which the model or the metric was
-    imported."""
+    """Run a helper that ends with the process `caller`; `files` are those that the model or the metric came from."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent.end_with_parent(caller)
     torch.set_num_threads(num_threads)
     with ExitStack() as stack:
         for file in files:
-            with suppress(ModelNameError):  # of another model, perhaps; what this one lacks is said when it is read
+            with suppress(ModelNameError):  # the file may belong to another model; loading reports what is missing
                 stack.enter_context(import_source(file))
-        search: WidthSearch = torch.load(path, mmap=True, weights_only=False)  # written by who started this process
+        search: WidthSearch = torch.load(path, mmap=True, weights_only=False)  # the parent process wrote this file
         search.help(budget, storage, study)

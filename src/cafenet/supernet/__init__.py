@@ -1,1 +1,1 @@
-"""The shared weights: which bins stand for a width, which candidate is best, and their training."""
+"""The shared weights: which bins stand for a width, the choice of the best candidate, and training."""

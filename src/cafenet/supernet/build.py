@@ -1,4 +1,4 @@
-"""The options of a supernet, and how they become one."""
+"""The options of a supernet, and the construction of a supernet from them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,30 +17,39 @@ from cafenet.supernet.supernet import Supernet
 
 @dataclass(frozen=True)
 class SupernetConfig:
-    """How weights are shared between widths."""
+    """Options that decide how weights are shared between widths.
+
+    Example:
+        >>> import cafenet
+        >>> cafenet.SupernetConfig(r=1, min_width=0.25).bins
+        'flops_sensitive'
+    """
 
     pattern: Literal["locally_free", "bilateral"] = "locally_free"
-    """Which channels stand for a width: the paper's way, or BCNet's two sides."""
+    """Pattern of weight sharing: "locally_free" is that of the paper, "bilateral" that of BCNet with its two sides."""
     r: Count = 0
-    """Offset of the locally free zone. 0 is the fixed pattern, which takes less time and ends alike in what was
-    measured; the paper takes 1."""
+    """Offset of the locally free zone. 0 is the fixed pattern, which takes less time and gave similar results in our
+    measurements; the paper uses 1."""
     per_group: bool = False
-    """Draw a pattern for each group instead of one for all."""
+    """If True, a pattern is drawn for each group separately instead of one for all groups."""
     max_candidates: PositiveInt = 16
-    """How many are drawn with per_group."""
+    """Number of candidates that are drawn with `per_group`."""
     bins: Literal["flops_sensitive", "uniform"] = "flops_sensitive"
+    """Division of groups into bins: "flops_sensitive" makes bins of about equal cost, "uniform" an equal number per
+    group."""
     beta: Positive = 1.0
-    """Channels in a bin of the group whose channels cost most; larger means fewer, coarser bins."""
+    """Number of channels in a bin of the group whose channels cost most; larger means fewer, coarser bins."""
     num_bins: PositiveInt = 10
-    """Bins a group where they are uniform."""
+    """Number of bins per group if bins are uniform."""
     min_width: PositiveInt | PositiveShare = 1
-    """Smallest width of every group: channels (int) or share of the group (float)."""
+    """Smallest width of every group, in channels (int) or as a share of the group (float)."""
     divisor: PositiveInt = 1
-    """Bin sizes are multiples of it."""
+    """Bin sizes are multiples of this number."""
     choice: Literal["race", "exact"] = "race"
-    """How the best candidate is found in training."""
+    """Way to find the best candidate during training: "race" is fast, "exact" is that of the paper."""
     sort_by_importance: bool = False
-    """For pretrained weights: put the most important channels of each group in front first."""
+    """If True, the most important channels of each group are put in front before training. Use it for pretrained
+    weights."""
 
     def __post_init__(self) -> None:
         check_options(self, BinError)
@@ -49,7 +58,19 @@ class SupernetConfig:
 
 
 def build_bins(space: WidthSpace, config: SupernetConfig, beta: float | None = None) -> Bins:
-    """The bins of a space; `beta` in place of the config's for later stages."""
+    """Divide the groups of a space into bins.
+
+    Args:
+        space: The width space.
+        config: Options of the supernet.
+        beta: Replaces the `beta` of the config in later stages of a search.
+
+    Returns:
+        The bins.
+
+    Raises:
+        BinError: If the options do not fit the space.
+    """
     options = {"min_width": config.min_width, "divisor": config.divisor}
     if config.bins == "uniform":
         return uniform_bins(space, config.num_bins, **options)  # type: ignore[arg-type]
@@ -59,7 +80,21 @@ def build_bins(space: WidthSpace, config: SupernetConfig, beta: float | None = N
 def build_supernet(
     model: nn.Module, space: WidthSpace, config: SupernetConfig, *, beta: float | None = None, seed: int = 0
 ) -> Supernet:
-    """The supernet of a model: its weights, copied and perhaps sorted."""
+    """Build the supernet of a model from a copy of its weights, sorted by importance if the config asks for it.
+
+    Args:
+        model: The model; it is not changed.
+        space: The width space of the model.
+        config: Options of the supernet.
+        beta: Replaces the `beta` of the config in later stages of a search.
+        seed: Seed of the supernet's random choices.
+
+    Returns:
+        The supernet.
+
+    Raises:
+        BinError: If the options do not fit the space.
+    """
     pattern: Pattern = (
         Bilateral()
         if config.pattern == "bilateral"

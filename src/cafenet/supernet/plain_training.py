@@ -1,6 +1,6 @@
-"""Training a slim model, or any model, by itself: from scratch or from weights that it has, resumable.
+"""Training of a slim model, or of any model, by itself: from scratch or from its present weights, resumable.
 
-It is the supernet's own loop on a supernet of one width, which makes plain training of it.
+The training loop is that of a supernet, run on a supernet that has only the full width.
 """
 
 import warnings
@@ -34,7 +34,37 @@ def train_model(
     quiet: bool = False,
     title: str = "model",
 ) -> nn.Module:
-    """A trained copy of the model; with a directory, a second call continues where the first one stopped."""
+    """Train a copy of a model.
+
+    With a directory, a second call continues where the first one stopped.
+
+    Args:
+        model: The model; it is not changed.
+        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments.
+        data: A data set or a loader of pairs (inputs, target).
+        config: Options of the training.
+        loss: "cross_entropy", another loss by name, or a function of (output, target) that returns the mean loss.
+        teacher: A trained model whose outputs the model learns, too (distillation).
+        distill: Options of the distillation; only with a teacher.
+        directory: Directory of the checkpoint and the log.
+        quiet: If True, no progress is shown.
+        title: Text in front of the progress.
+
+    Returns:
+        The trained copy.
+
+    Raises:
+        TrainingError: If the options contradict each other, the data do not fit the model, or the loss becomes
+            infinite.
+
+    Example:
+        >>> import cafenet, torch
+        >>> data = torch.utils.data.TensorDataset(torch.randn(16, 4), torch.arange(16) % 2)
+        >>> config = cafenet.TrainConfig(epochs=1, batch_size=8)
+        >>> trained = cafenet.train_model(torch.nn.Linear(4, 2), torch.randn(2, 4), data, config, quiet=True)
+        >>> type(trained).__name__
+        'Linear'
+    """
     check_arguments(
         TrainingError, config=(config, TrainConfig | None), distill=(distill, DistillConfig | None), quiet=(quiet, bool)
     )
@@ -58,7 +88,14 @@ def train_model(
 
 
 def check_plain_training(config: TrainConfig) -> None:
-    """Options of a supernet's training that make no sense for a model by itself."""
+    """Refuse options of a supernet's training that make no sense for a model by itself.
+
+    Args:
+        config: Options of the training.
+
+    Raises:
+        TrainingError: If `distill` or `sandwich` is set.
+    """
     if config.distill is not None:
         raise TrainingError(
             f"distill must be None for a model by itself, but is {config.distill}; see `teacher` and `distill` of "
@@ -69,9 +106,16 @@ def check_plain_training(config: TrainConfig) -> None:
 
 
 def initialised(model: nn.Module, seed: int) -> nn.Module:
-    """A copy with fresh weights: every layer that knows how (`reset_parameters`) draws its own anew.
+    """Return a copy of a model with fresh weights: every layer that has `reset_parameters` draws its own anew.
 
     Parameters of other modules, such as class tokens, keep their values, and a warning names them.
+
+    Args:
+        model: The model; it is not changed.
+        seed: Seed of the new weights.
+
+    Returns:
+        The copy.
     """
     copy = copy_of(unwrap(model))
     kept = []

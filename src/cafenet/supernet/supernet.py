@@ -1,4 +1,4 @@
-"""The supernet: one set of full-width weights that evaluates every width through several subnets.
+"""The supernet: one set of full-width weights, in which several subnets stand for every width.
 
 Building blocks for any training loop:
 
@@ -32,28 +32,45 @@ from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Pattern, check_pa
 
 @dataclass(frozen=True, eq=False)
 class Pick:
-    """What a step trains: a width vector and the candidate (or, for averaging patterns, all of them) that stands for
-    it."""
+    """The width vector that a step trains, with the candidate that stands for it (or all, if the pattern averages)."""
 
     taken: IntArray
     """Bins per group: the width vector."""
     subnets: tuple[Subnet, ...]
+    """The subnets that are trained: the chosen candidate, or all candidates if the pattern averages."""
     candidate: int
+    """Number of the chosen candidate."""
     num_candidates: int
+    """Number of candidates of the width vector."""
     trial_losses: tuple[float, ...]
-    """The candidates' losses as far as they were compared; empty where there was nothing to choose."""
+    """Losses of the candidates as far as they were compared; empty if there was nothing to choose."""
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One training step: the loss to go backward from, and what it is the loss of."""
+    """One training step: the loss, and the pick that it belongs to."""
 
     loss: Tensor
+    """The loss with its graph, from which the backward pass starts."""
     pick: Pick
+    """The width vector and the subnets that were trained."""
 
 
 class Supernet(nn.Module):
-    """Owns a copy of the model; the user's own is never trained."""
+    """One set of full-width weights that all widths share.
+
+    The supernet owns a copy of the model; the user's own model is never trained.
+
+    Example:
+        >>> import cafenet, torch
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
+        >>> images, labels = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 0, 1])
+        >>> space = cafenet.trace(model, images)
+        >>> supernet = cafenet.Supernet(model, space, cafenet.uniform_bins(space, 8))
+        >>> step = supernet.step((images, labels), nn.functional.cross_entropy)
+        >>> step.loss.backward()
+    """
 
     def __init__(
         self,
@@ -66,7 +83,20 @@ class Supernet(nn.Module):
         seed: int = 0,
         order: IntArray | None = None,
     ) -> None:
-        """order: which unit of the user's model each unit of this one is, where the model was put in another order."""
+        """Copy the model and prepare its subnets.
+
+        Args:
+            model: The model; it is not changed.
+            space: The width space of the model, from `cafenet.trace`.
+            bins: The bins of its groups.
+            pattern: Pattern of weight sharing, by default `LocallyFree(1)`.
+            choice: Way to find the best candidate, by default `Race()`.
+            seed: Seed of the sampled widths and candidates.
+            order: For a model whose units were reordered: the unit of the user's model that each unit came from.
+
+        Raises:
+            BinError: If the bins belong to another width space, or the pattern does not fit them.
+        """
         super().__init__()
         self.pattern: Pattern = LocallyFree(1) if pattern is None else pattern
         check_pattern(self.pattern, bins)
@@ -76,30 +106,44 @@ class Supernet(nn.Module):
         self.choice: Choice = Race() if choice is None else choice
         self.generator = torch.Generator().manual_seed(seed)
         self.first_order: IntArray = np.arange(space.layout.num_units) if order is None else order
+        """Unit of the user's model that each unit came from, at the start."""
         self.order = self.first_order
-        """The same now: a training may put the most important units in front."""
+        """Current order of the units; changes when training sorts them by importance."""
         self.reduce: Callable[[Tensor], Tensor] = unreduced
         """Averages losses over processes, so that all of them make the same choice; the identity for one process."""
         self._is_graph_checked = False
 
     def forward(self, inputs: Any, subnet: Subnet | None = None) -> Any:
-        """The output of a subnet (all channels by default); in train mode, batch-norm statistics are written back."""
+        """Run a subnet; in train mode, batch-norm statistics are written back to the supernet.
+
+        Args:
+            inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments.
+            subnet: The subnet, by default that of all channels.
+
+        Returns:
+            The output of the model.
+        """
         chosen = cuts(self.space.layout, self.full() if subnet is None else subnet)
         return self._run(inputs, chosen, keep_buffers=self.training)
 
     def full(self) -> Subnet:
-        """The subnet of all channels."""
+        """Return the subnet of all channels."""
         return self.binned.leftmost(self.binned.bins.num_bins)
 
     def full_cuts(self) -> tuple[Cut, ...]:
-        """The full subnet, ready to run."""
+        """Return the subnet of all channels in the form in which tensors are sliced."""
         return cuts(self.space.layout, self.full())
 
     def sample(self, flops_band: tuple[float, float] | None = None, spread: float = 0.3) -> IntArray:
-        """A width vector, uniform over the bins of each group.
+        """Sample a width vector, by default uniformly over the bins of each group.
 
-        flops_band: a share of the full FLOPs is drawn from this band instead, and the vector comes near it. Its groups'
-        shares lie about one share, their logarithms with the standard deviation `spread`.
+        Args:
+            flops_band: Smallest and largest share of the full FLOPs. A share is drawn from this band, and a vector near
+                it is returned.
+            spread: Standard deviation of the logarithms of the groups' shares within a band.
+
+        Returns:
+            Bins per group.
         """
         num_bins = torch.as_tensor(self.binned.num_bins)
         uniform = torch.rand(len(num_bins), generator=self.generator, dtype=torch.float64)
@@ -114,15 +158,32 @@ class Supernet(nn.Module):
         return nearest
 
     def candidates(self, taken: IntArray) -> list[Subnet]:
-        """The subnets that stand for a width vector."""
+        """Return the subnets that stand for a width vector.
+
+        Args:
+            taken: Bins per group.
+
+        Returns:
+            The distinct candidates.
+        """
         return self.pattern.candidates(self.binned, taken, self.generator)
 
     def step(
         self, batch: Batch, loss_fn: LossFunction, *, taken: IntArray | None = None, random_candidate: bool = False
     ) -> Step:
-        """Sample a width, find its best candidate without a trace, and return that one's loss with its graph.
+        """Sample a width, find its best candidate, and compute the loss of that candidate with its graph.
 
-        taken: a width of your own instead, in bins; `supernet.sample((0.35, 0.65))` for one near half the FLOPs.
+        The comparison of candidates changes neither weights nor statistics nor random states.
+
+        Args:
+            batch: A pair (inputs, target).
+            loss_fn: Function of (output, target) that returns the mean loss.
+            taken: Bins per group of a width of your own, for example `supernet.sample((0.35, 0.65))` for one near half
+                the FLOPs.
+            random_candidate: If True, a random candidate is taken instead of the best one.
+
+        Returns:
+            The loss, and the width and subnets that it belongs to.
         """
         pick = self.pick([batch], loss_fn, taken=taken, random_candidate=random_candidate)
         return Step(self.loss(batch, pick, loss_fn), pick)
@@ -135,7 +196,17 @@ class Supernet(nn.Module):
         taken: IntArray | None = None,
         random_candidate: bool = False,
     ) -> Pick:
-        """Decide what to train on these batches (one, or all that a step accumulates): one choice for all."""
+        """Decide which width and candidate to train on some batches: one choice for all of them.
+
+        Args:
+            batches: One batch, or all batches whose gradients a step accumulates.
+            loss_fn: Function of (output, target) that returns the mean loss.
+            taken: Bins per group, by default a sampled width.
+            random_candidate: If True, a random candidate is taken instead of the best one.
+
+        Returns:
+            The choice.
+        """
         taken = self.sample() if taken is None else taken
         candidates = self.candidates(taken)
         if self.pattern.averages or len(candidates) == 1:
@@ -148,7 +219,19 @@ class Supernet(nn.Module):
         return Pick(taken, (candidates[number],), number, len(candidates), tuple(seen))
 
     def loss(self, batch: Batch, pick: Pick, loss_fn: LossFunction) -> Tensor:
-        """The training loss of a pick, with its graph; batch-norm statistics of the trained channels are kept."""
+        """Compute the training loss of a pick with its graph; batch-norm statistics of the trained channels are kept.
+
+        Args:
+            batch: A pair (inputs, target).
+            pick: The choice from `pick`.
+            loss_fn: Function of (output, target) that returns the mean loss.
+
+        Returns:
+            The loss, averaged over the subnets of the pick.
+
+        Raises:
+            TrainingError: If the model uses reentrant gradient checkpointing.
+        """
         inputs, target = batch
         losses = [loss_fn(self(inputs, subnet), target) for subnet in pick.subnets]
         if not self._is_graph_checked:
@@ -159,7 +242,16 @@ class Supernet(nn.Module):
     def choose(
         self, batches: Sequence[Batch], candidates: list[Subnet], loss_fn: LossFunction
     ) -> tuple[int, list[float]]:
-        """The number of the best candidate by the supernet's way to choose, and the losses that it saw."""
+        """Find the best candidate by the supernet's way to choose.
+
+        Args:
+            batches: The batches on which candidates are compared.
+            candidates: The subnets.
+            loss_fn: Function of (output, target) that returns the mean loss.
+
+        Returns:
+            The number of the best candidate, and the losses that were seen.
+        """
         prepared = [cuts(self.space.layout, candidate) for candidate in candidates]
         sizes = [batch_size(batch) for batch in batches]
 
@@ -173,12 +265,22 @@ class Supernet(nn.Module):
         return self.choice.best(len(candidates), min(sizes), losses, self.generator)
 
     def trial_losses(self, batch: Batch, candidates: list[Subnet], loss_fn: LossFunction) -> list[float]:
-        """The exact loss of every candidate on the whole batch, leaving no trace."""
+        """Compute the exact loss of every candidate on the whole batch without changing any state.
+
+        Args:
+            batch: A pair (inputs, target).
+            candidates: The subnets.
+            loss_fn: Function of (output, target) that returns the mean loss.
+
+        Returns:
+            One loss per candidate.
+        """
         prepared = [cuts(self.space.layout, candidate) for candidate in candidates]
         losses: list[float] = self._trial_losses([batch], prepared, loss_fn).tolist()
         return losses
 
     def _trial_losses(self, batches: Sequence[Batch], prepared: list[tuple[Cut, ...]], loss_fn: LossFunction) -> Tensor:
+        """Compute the mean losses of candidates without a graph; all candidates see the same random numbers."""
         losses = []
         with torch.no_grad(), same_randomness(self.device) as rewind:
             gatherer = self.harness.gatherer()
@@ -186,21 +288,22 @@ class Supernet(nn.Module):
                 rewind()
                 each = [loss_fn(self._try(inputs, gatherer, chosen), target) for inputs, target in batches]
                 losses.append(torch.stack([loss.double().cpu() for loss in each]).mean())
-        torch.clear_autocast_cache()  # weights that were cast without a graph must not serve the training pass
+        torch.clear_autocast_cache()  # the training pass must not use weights that were cast without a graph
         return torch.stack(losses)
 
     def _try(self, inputs: Any, gatherer: Gatherer, chosen: tuple[Cut, ...]) -> Any:
-        """The model's own forward on a part of its tensors, without a graph; what it writes is thrown away."""
+        """Run the model's own forward on sliced tensors without a graph; values that it writes are discarded."""
         args, kwargs = call_arguments(inputs)
         return self.harness.run(gatherer.part(chosen), chosen, args, kwargs)
 
     def _run(self, inputs: Any, chosen: tuple[Cut, ...], keep_buffers: bool = False) -> Any:
-        """The model's own forward on a part of its tensors; buffers are clones, kept or thrown away after it."""
+        """Run the model's own forward on sliced tensors; buffers are clones that are written back or discarded
+        afterwards."""
         args, kwargs = call_arguments(inputs)
         layout, buffers = self.space.layout, self.harness.buffers()
         sliced = slice_tensors(self.harness.parameters(), layout, chosen)
         part = {name: tensor.clone() for name, tensor in slice_tensors(buffers, layout, chosen).items()}
-        tensors = {**sliced, **part}  # buffers that the forward replaces are put into this dict
+        tensors = {**sliced, **part}  # the forward puts buffers that it replaces into this dict
         output = self.harness.run(tensors, chosen, args, kwargs)
         if keep_buffers:
             self._write_back(buffers, tensors, chosen)
@@ -208,6 +311,7 @@ class Supernet(nn.Module):
 
     @torch.no_grad()
     def _write_back(self, buffers: dict[str, Tensor], part: dict[str, Tensor], chosen: tuple[Cut, ...]) -> None:
+        """Write the buffers of a subnet into those of the supernet."""
         for name, buffer in buffers.items():
             dims = self.space.layout.axes.get(name, {})
             if len(dims) == 1:
@@ -218,16 +322,28 @@ class Supernet(nn.Module):
 
     @property
     def device(self) -> torch.device:
+        """Device of the supernet's weights."""
         return next(self.model.parameters()).device
 
 
 def unreduced(losses: Tensor) -> Tensor:
-    """Losses as they are, for one process."""
+    """Return losses unchanged, for a single process.
+
+    Args:
+        losses: The losses.
+
+    Returns:
+        The same tensor.
+    """
     return losses
 
 
 def checkpointing_error() -> TrainingError:
-    """Why gradient checkpointing is refused."""
+    """Return the error that explains why gradient checkpointing is refused.
+
+    Returns:
+        The error, not raised.
+    """
     return TrainingError(
         "a model with gradient checkpointing cannot be a supernet: its recomputation in the backward pass would not "
         "see the subnet's channels; switch checkpointing off"
@@ -235,7 +351,16 @@ def checkpointing_error() -> TrainingError:
 
 
 def refuse_reentrant_checkpointing(loss: Tensor) -> None:
-    """Reentrant checkpoints recompute at full width, often without an error; the other kind always ends in one."""
+    """Refuse reentrant gradient checkpointing in the graph of a loss.
+
+    Reentrant checkpoints recompute at full width, often without an error; the other kind always ends in an error.
+
+    Args:
+        loss: A loss with its graph.
+
+    Raises:
+        TrainingError: If the graph holds a reentrant checkpoint.
+    """
     nodes, met = [loss.grad_fn], set()
     while nodes:
         node = nodes.pop()
@@ -249,7 +374,14 @@ def refuse_reentrant_checkpointing(loss: Tensor) -> None:
 
 @contextmanager
 def same_randomness(device: torch.device) -> Iterator[Callable[[], None]]:
-    """Gives a function that rewinds the random numbers to where they were, and rewinds once more at the end."""
+    """Restore PyTorch's random states on exit, and on demand.
+
+    Args:
+        device: Device whose random state is restored beside that of the CPU.
+
+    Yields:
+        A function that rewinds the random states to those on entry.
+    """
     cpu = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 

@@ -1,4 +1,4 @@
-"""Training a supernet: min-min (paper, appendix a1), after the full network where asked; resumable and distributed."""
+"""Training of a supernet: min-min (paper, appendix a1), after the full network if asked; resumable and distributed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from cafenet.training.optimizers import shortened
 from cafenet.training.process_group import processes
 
 FULL_NETWORK = "full"
-"""Where in a supernet's directory the full network is kept that it began with."""
+"""Name of the subdirectory with the full network that a supernet's training began with."""
 
 __all__ = ["FULL_NETWORK", "TrainConfig", "TrainResult", "check_training", "train_supernet"]
 
@@ -46,11 +46,41 @@ def train_supernet(
     name: str = "supernet",
     title: str | None = None,
 ) -> TrainResult:
-    """Train the supernet in place; with a directory, a second call continues where the first one stopped.
+    """Train a supernet in place.
 
-    teacher: whose outputs are learned with `config.distill`, by default the full network that the supernet begins with.
-    name: the checkpoint's file name without `.pt`; title: what progress is shown as, by default the same.
-    max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
+    With a directory, a second call continues where the first one stopped.
+
+    Args:
+        supernet: The supernet; its weights are trained.
+        data: A data set or a loader of pairs (inputs, target).
+        config: Options of the training.
+        loss: "cross_entropy", another loss by name, or a function of (output, target) that returns the mean loss.
+        teacher: Model whose outputs are learned with `config.distill`, by default the full network that the supernet
+            begins with.
+        directory: Directory of the checkpoint and the log.
+        quiet: If True, no progress is shown.
+        tensorboard: If True, a TensorBoard log is written to the directory.
+        max_steps: Total number of steps after which training stops with a checkpoint, as an interruption would stop it.
+        name: File name of the checkpoint without `.pt`.
+        title: Text in front of the progress, by default the name.
+
+    Returns:
+        The number of steps, the last loss, and whether training has finished.
+
+    Raises:
+        TrainingError: If the options contradict each other, the data do not fit the model, or the loss becomes
+            infinite.
+        CheckpointError: If the checkpoint in the directory belongs to another training or cannot be read.
+
+    Example:
+        >>> import cafenet, torch
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
+        >>> data = torch.utils.data.TensorDataset(torch.randn(16, 3, 8, 8), torch.arange(16) % 2)
+        >>> space = cafenet.trace(model, torch.randn(2, 3, 8, 8))
+        >>> supernet = cafenet.Supernet(model, space, cafenet.uniform_bins(space, 8))
+        >>> cafenet.train_supernet(supernet, data, cafenet.TrainConfig(epochs=1, batch_size=8), quiet=True).steps
+        2
     """
     check_arguments(TrainingError, config=(config, TrainConfig | None), max_steps=(max_steps, Count | None))
     config = TrainConfig() if config is None else plain_numbers(config)
@@ -83,7 +113,18 @@ def check_training(
     device: torch.device,
     loss: str | LossFunction = "cross_entropy",
 ) -> None:
-    """What a training would refuse before its first step: options, the optimiser, data that do not fill a step."""
+    """Check what a training would refuse before its first step.
+
+    Args:
+        config: Options of the training.
+        data: The training data.
+        device: Device of the model.
+        loss: The loss, by name or as a function.
+
+    Raises:
+        TrainingError: If the device cannot do what the options ask for, the loss is unknown, or the data do not fill a
+            step.
+    """
     check_device(config, device)
     named_loss(loss, config)
     Feed(data, batch_size=config.batch_size, accumulate=config.accumulate)
@@ -100,7 +141,8 @@ def _begin_with_full_network(
 ) -> tuple[TrainConfig, TrainResult]:
     """Train the full network for its share of the epochs and put its most important channels in front.
 
-    Returns how the supernet goes on from there, and how far the full network has come.
+    Returns:
+        The options with which the supernet continues, and the progress of the full network.
     """
     space, share = supernet.space, config.full_share or 0.0
     whole = of_one_width(supernet.model, space)
@@ -122,10 +164,26 @@ def _begin_with_full_network(
 
 
 def of_one_width(model: nn.Module, space: WidthSpace) -> Supernet:
-    """A supernet whose only width is the full one: training it is plain training."""
+    """Return a supernet that has only the full width; training it is plain training.
+
+    Args:
+        model: The model; it is not changed.
+        space: The width space of the model.
+
+    Returns:
+        The supernet.
+    """
     return Supernet(model, space, uniform_bins(space, 1), LocallyFree(0))
 
 
 def part_of(config: TrainConfig, share: float) -> TrainConfig:
-    """A training of a share of the epochs, with its schedule: a half of 30 with a warm-up of 2 is 15 with one of 1."""
+    """Return the options of a training for a share of the epochs; a half of 30 epochs with a warm-up of 2 is 15 with 1.
+
+    Args:
+        config: Options of the whole training.
+        share: Share of the epochs.
+
+    Returns:
+        The options, with the schedule shortened in proportion.
+    """
     return replace(config, epochs=share * config.epochs, schedule=shortened(config.schedule, config.epochs, share))

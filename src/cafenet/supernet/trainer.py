@@ -1,4 +1,4 @@
-"""A training of a supernet as a loop of steps: what a step does, and what a checkpoint holds and must agree with."""
+"""One training of a supernet: the work of a step, and the content and identity of a checkpoint."""
 
 import math
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ from cafenet.training.process_group import Processes
 
 
 class Trainer(SteppedTraining):
-    """One training: the state that a checkpoint holds, and the loop over it."""
+    """One training of a supernet: the state that a checkpoint holds, and the loop over steps."""
 
     def __init__(
         self,
@@ -50,6 +50,21 @@ class Trainer(SteppedTraining):
         name: str,
         teacher: nn.Module | None = None,
     ) -> None:
+        """Prepare the training.
+
+        Args:
+            supernet: The supernet to train.
+            data: A data set or a loader of pairs (inputs, target).
+            config: Options of the training.
+            loss: The loss, by name or as a function of (output, target).
+            directory: Directory of the checkpoint, or None.
+            team: The processes that train together.
+            name: File name of the checkpoint without `.pt`.
+            teacher: Model whose outputs are learned with `config.distill`, by default the supernet's own full network.
+
+        Raises:
+            TrainingError: If the options or the data cannot be used, or no parameter is trainable.
+        """
         feed = Feed(
             data,
             batch_size=config.batch_size,
@@ -69,9 +84,10 @@ class Trainer(SteppedTraining):
             loss = UserPart(loss, "the loss", self._place)
         self.loss_fn = named_loss(loss, config)
         self.teacher: Teacher | None = None
-        """Whose outputs are learned, too."""
+        """The model whose outputs are learned, or None."""
         self.has_own_teacher = teacher is None
-        """The network that the supernet begins with, kept with the checkpoint: at the second start it is gone."""
+        """True if the teacher is the network that the supernet begins with. It is saved in the checkpoint, because a
+        second start no longer has it."""
         if config.distill is not None:
             self.teacher = Teacher(supernet.model if teacher is None else teacher, supernet.device)
             self.loss_fn = Distillation(loss, config.distill, config.label_smoothing)
@@ -81,10 +97,21 @@ class Trainer(SteppedTraining):
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
         self.output: Any = None
-        """The whole network's output for one batch, once it has been seen to work."""
+        """Output of the full network for one batch, after it has been checked."""
 
     def run(self, journal: Journal, max_steps: int | None) -> TrainResult:
-        """Train from wherever the checkpoint stands to the end."""
+        """Train from the checkpoint, if there is one, to the end.
+
+        Args:
+            journal: The log and the progress.
+            max_steps: Number of steps after which training stops with a checkpoint, or None.
+
+        Returns:
+            The number of steps, the last loss, and whether training has finished.
+
+        Raises:
+            TrainingError: If a batch does not fit the model, or the loss is not finite.
+        """
         supernet, config = self.supernet, self.config
         if config.channels_last:
             supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -98,7 +125,7 @@ class Trainer(SteppedTraining):
             supernet.reduce = unreduced
 
     def _train_step(self, batches: list[Any]) -> tuple[Pick, float]:
-        """One optimiser step; a loss that is not finite ends the training before it does harm."""
+        """Make one optimiser step; a loss that is not finite ends the training before it does harm."""
         batches = [self._to_device(batch) for batch in batches]
         self._check_batches(batches)
         batches = [self._taught(batch) for batch in batches]
@@ -131,9 +158,9 @@ class Trainer(SteppedTraining):
         return pick, lr
 
     def _widths(self) -> list[Any]:
-        """One sampled width, or the widest, the smallest and some sampled ones."""
+        """Return one sampled width, or the widest, the smallest and some sampled ones (the sandwich rule)."""
         band, spread = self.config.flops_band, self.config.spread
-        if band == "budgets":  # none is known here
+        if band == "budgets":  # no budget is known here
             band = None
         if not self.config.sandwich:
             return [self.supernet.sample(band, spread)]
@@ -141,6 +168,7 @@ class Trainer(SteppedTraining):
         return [num_bins, num_bins * 0 + 1, *(self.supernet.sample(band, spread) for _ in range(self.config.sandwich))]
 
     def _backward(self, loss: Tensor) -> None:
+        """Run the backward pass; explain an error that gradient checkpointing causes."""
         try:
             self.scaler.scale(loss).backward()
         except (torch.utils.checkpoint.CheckpointError, RuntimeError) as error:
@@ -149,10 +177,12 @@ class Trainer(SteppedTraining):
             raise
 
     def _autocast(self) -> torch.autocast:
+        """Return the autocast context of the configured precision."""
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.config.amp or "", torch.bfloat16)
         return torch.autocast(self.supernet.device.type, dtype=dtype, enabled=self.config.amp is not None)
 
     def _set_learning_rate(self) -> float:
+        """Set the learning rate of this step and return it."""
         epoch = self.step / self.feed.steps_per_epoch
         lr = learning_rate(self.config.schedule, self.config.optimizer.lr, epoch, self.config.epochs)
         for group in self.optimizer.param_groups:
@@ -160,6 +190,7 @@ class Trainer(SteppedTraining):
         return lr
 
     def _to_device(self, batch: Any) -> Batch:
+        """Move a batch to the device, in the configured memory format."""
         if not isinstance(batch, (list, tuple)) or len(batch) != 2:
             raise TrainingError(f"a batch must be a pair (inputs, target), but got {type(batch).__name__}")
         device = self.supernet.device
@@ -175,14 +206,14 @@ class Trainer(SteppedTraining):
         return inputs, target
 
     def _taught(self, batch: Batch) -> Batch:
-        """With what a teacher says of it, if there is one."""
+        """Add the teacher's outputs to a batch, if there is a teacher."""
         if self.teacher is None:
             return batch
         with self._autocast():
             return self.teacher.teach(batch)
 
     def _check_batches(self, batches: list[Batch]) -> None:
-        """Labels that do not fit are said before they are trained on, a model that cannot be trained at the start."""
+        """Check labels before they are trained on; at the first step, check that the model can be trained."""
         is_first = self.output is None
         if is_first:
             self.output = self._first_output(batches[0])
@@ -193,7 +224,7 @@ class Trainer(SteppedTraining):
             self._try_backward(self._taught(batches[0]))
 
     def _first_output(self, batch: Batch) -> Any:
-        """The output of the whole network, without a trace."""
+        """Return the output of the full network without changing any state."""
         try:
             with torch.no_grad(), same_randomness(self.supernet.device), self._autocast():
                 return self.supernet._run(batch[0], self.supernet.full_cuts())
@@ -206,7 +237,8 @@ class Trainer(SteppedTraining):
             raise
 
     def _try_backward(self, batch: Batch) -> None:
-        """Through the narrowest subnet and back, without a trace: what checkpointing recomputes does not fit there."""
+        """Run the narrowest subnet forward and back without changing any state; recomputation by checkpointing fails
+        there."""
         supernet = self.supernet
         narrowest = supernet.binned.leftmost(supernet.binned.bins.num_bins * 0 + 1)
         with same_randomness(supernet.device), self._autocast():
@@ -227,6 +259,7 @@ class Trainer(SteppedTraining):
                 raise
 
     def _tell(self, journal: Journal, outcome: tuple[Pick, float], rate: float) -> None:
+        """Show progress, and log the step if it is due."""
         pick, lr = outcome
         journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.0f} examples/s")
         if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
@@ -241,7 +274,7 @@ class Trainer(SteppedTraining):
             )
 
     def _identity(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be continued."""
+        """Return everything that must be equal for a checkpoint to be continued."""
         supernet = self.supernet
         return {
             "shapes": {name: list(tensor.shape) for name, tensor in supernet.model.state_dict().items()},
@@ -251,7 +284,7 @@ class Trainer(SteppedTraining):
             "config": {
                 name: value
                 for name, value in asdict(self.config).items()
-                if name not in (*WITHOUT_EFFECT, "distill")  # which is a part of the loss
+                if name not in (*WITHOUT_EFFECT, "distill")  # the identity of the loss covers distillation
             },
             "loss": self._loss_identity(),
             "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
@@ -259,13 +292,14 @@ class Trainer(SteppedTraining):
         }
 
     def _loss_identity(self) -> str:
+        """Return the name of the loss for the identity of a checkpoint."""
         if self.loss_name is not None and self.teacher is None:
             return self.loss_name
         name: str = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
         return name
 
     def _state(self) -> dict[str, Any]:
-        """All that a run continues from; of random numbers, every process's own."""
+        """Return everything that a run continues from; random states are those of every process."""
         return {
             "step": self.step,
             "last_loss": self.last_loss,
@@ -280,6 +314,7 @@ class Trainer(SteppedTraining):
         }
 
     def _save(self) -> None:
+        """Write a checkpoint, unless a weight is not finite."""
         if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
             raise TrainingError(
                 f"the weights must stay finite, but are not after step {self.step}; lower the learning rate or clip "
@@ -288,7 +323,8 @@ class Trainer(SteppedTraining):
         self._keep(self.checkpoint, self._identity())
 
     def _restore(self) -> None:
-        """Continue from the directory's checkpoint, else begin at the seed; all processes from what the first has."""
+        """Continue from the checkpoint, or start from the seed; all processes use the checkpoint that the first one
+        reads."""
         torch.manual_seed(self.config.seed + self.team.rank)
         saved = self._saved(self.checkpoint, self._identity())
         if saved is None:
@@ -297,10 +333,11 @@ class Trainer(SteppedTraining):
             self._set_state(saved)
 
     def _set_state(self, saved: Mapping[str, Any]) -> None:
+        """Load the content of a checkpoint."""
         self._set_step(saved)
         self.supernet.model.load_state_dict(saved["model"])
         restore_constants(self.supernet.model, saved)
-        if "order" in saved:  # which the weights are in, however it was decided
+        if "order" in saved:  # the order of units in which the weights were saved
             self.supernet.order = saved["order"].numpy()
         self.optimizer.load_state_dict(saved["optimizer"])
         self.scaler.load_state_dict(saved["scaler"])
@@ -311,12 +348,18 @@ class Trainer(SteppedTraining):
 
 
 def restore_constants(model: nn.Module, saved: Mapping[str, Any]) -> None:
-    """Buffers that `load_state_dict` leaves as they are, from a checkpoint's content; older ones do not hold them."""
+    """Load the buffers that `load_state_dict` does not cover; older checkpoints do not hold them.
+
+    Args:
+        model: The model whose buffers are set.
+        saved: Content of a checkpoint.
+    """
     for name, value in saved.get("constants", {}).items():
         model.get_buffer(name).copy_(value)
 
 
 def _from_checkpointing(error: BaseException) -> bool:
+    """Return whether an error comes from gradient checkpointing."""
     if isinstance(error, torch.utils.checkpoint.CheckpointError):
         return True
     trace = error.__traceback__
@@ -328,7 +371,18 @@ def _from_checkpointing(error: BaseException) -> bool:
 
 
 def named_loss(loss: str | LossFunction, config: TrainConfig) -> LossFunction:
-    """The function of a loss by name, or the one that was given."""
+    """Return the loss function for a name, or the given function itself.
+
+    Args:
+        loss: The loss, by name or as a function of (output, target).
+        config: Options of the training, for label smoothing.
+
+    Returns:
+        A function of (output, target) that returns the mean loss.
+
+    Raises:
+        TrainingError: If the loss is unknown, or label smoothing is set for a function.
+    """
     if isinstance(loss, str):
         return loss_by_name(loss, label_smoothing=config.label_smoothing)
     if not callable(loss):

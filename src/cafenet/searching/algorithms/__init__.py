@@ -1,1 +1,1 @@
-"""What proposes widths: one algorithm per module."""
+"""Search algorithms, one per file: each proposes width vectors and is told their scores."""

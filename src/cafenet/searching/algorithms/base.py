@@ -1,4 +1,4 @@
-"""What every search algorithm is: a generator that proposes width vectors and is told their scores."""
+"""The interface of search algorithms: a generator proposes width vectors and receives their scores."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -11,48 +11,80 @@ from cafenet.searching.feasible import Feasible
 from cafenet.space.bins import IntArray
 
 METHODS = {"evolution": "CafeNet-E", "random": "CafeNet-R", "greedy": "CafeNet-G", "trend": "CafeNet-T"}
-"""How tables name what each algorithm finds."""
+"""Names in tables of the networks that each algorithm finds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Width vectors to score, and how many of the best matter: those that cannot be among them may be dropped early."""
+    """Width vectors to score, and how many of the best matter.
+
+    Vectors that cannot be among the best may be dropped before they are scored on all examples.
+    """
 
     taken: IntArray
-    """Bins per group, one row a width vector."""
+    """Bins per group, one width vector per row."""
     num_kept: int
-    """The algorithm goes on from that many of the best."""
+    """Number of best vectors from which the algorithm goes on."""
     is_own_contest: bool = False
-    """Whether only this proposal's widths compete for these places, instead of all that were proposed before, too."""
+    """If True, only the vectors of this proposal compete for these places; otherwise all vectors proposed so far do."""
     label: str = ""
+    """Text that describes the proposal in progress and in the store, for example "iteration 3"."""
 
 
 Proposals: TypeAlias = Generator[Proposal, FloatArray, None]
-"""Yields proposals, receives the scores of their rows (higher is better). The highest score wins."""
+"""Generator that yields proposals and receives the scores of their rows (higher is better). The highest score wins."""
 
 Settle: TypeAlias = Callable[[Feasible], IntArray]
-"""The rows that an algorithm settles on, best first, under the budget that it searched or a tighter one."""
+"""Function that gives the rows an algorithm settles on, best first, under the searched budget or a tighter one."""
 
 SettledProposals: TypeAlias = Generator[Proposal, FloatArray, IntArray | Settle]
-"""Such a one that returns the rows that it settles on, best first, or how it settles, whatever their scores."""
+"""Generator like `Proposals` that returns its result: rows, best first whatever their scores, or a `Settle`
+function."""
 
 
 class Algorithm(Protocol):
-    """A way to search. All chance comes from `rng`, so equal scores and seeds lead to equal proposals."""
+    """A search algorithm.
+
+    All randomness comes from `rng`, so equal scores and seeds lead to equal proposals.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Short name that results are labelled with."""
+        ...
 
     def num_widths(self, feasible: Feasible) -> int:
-        """About how many widths it will propose, for progress."""
+        """Return about how many width vectors the algorithm will propose, for progress.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+
+        Returns:
+            The expected number.
+        """
         ...
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals | SettledProposals:
-        """Propose until done."""
+        """Propose width vectors until the search is done.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+            rng: Source of all random numbers.
+
+        Returns:
+            A generator that yields proposals and receives their scores.
+        """
         ...
 
 
 def distinct(rows: IntArray) -> IntArray:
-    """The rows without repetitions, in the order they came: sorted ones would be scored from narrow to wide."""
+    """Return the rows without repetitions, in their order; sorted rows would be scored from narrow to wide.
+
+    Args:
+        rows: Bins per group, one width vector per row.
+
+    Returns:
+        The first occurrence of each row.
+    """
     _, first = np.unique(rows, axis=0, return_index=True)
     return rows[np.sort(first)]

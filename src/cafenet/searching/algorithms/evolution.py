@@ -1,4 +1,4 @@
-"""Evolutionary search (CafeNet-E of the paper): children of the best widths so far, screened by a cheap model."""
+"""Evolutionary search (CafeNet-E of the paper): children of the best widths so far, screened by a cheap regression."""
 
 from dataclasses import dataclass
 
@@ -15,32 +15,55 @@ from cafenet.space.bins import IntArray
 
 @dataclass(frozen=True)
 class Evolution:
-    """Population 40 and 50 iterations, as in the paper: 2,000 widths.
+    """Evolutionary search; the defaults, population 40 and 50 iterations, score 2,000 widths as in the paper.
 
-    Each iteration makes `screened` children for every one that is scored, and scores those that a regression on all
-    scores so far finds promising; `screened=1` is the plain algorithm, which picks among them by chance.
+    Example:
+        >>> import cafenet
+        >>> cafenet.Evolution(population=20, iterations=10).name
+        'evolution'
     """
 
     population: PositiveInt = 40
+    """Number of width vectors that are scored per iteration."""
     iterations: PositiveInt = 50
+    """Number of iterations."""
     num_parents: PositiveInt = 10
+    """Number of best vectors from which children are made."""
     mutation_rate: PositiveShare = 0.1
+    """Probability that a mutation changes a group's width."""
     screened: PositiveInt = 10
+    """Number of children that are made for each one that is scored. A regression on all scores so far selects the
+    promising ones; with 1 they are selected at random, which is the plain algorithm."""
 
     def __post_init__(self) -> None:
         check_options(self, ScoringError)
 
     @property
     def name(self) -> str:
-        """What results are labelled with."""
+        """Short name that results are labelled with."""
         return "evolution"
 
     def num_widths(self, feasible: Feasible) -> int:
-        """Population times iterations, or all that there are."""
+        """Return population times iterations, or the size of the search space if that is smaller.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+
+        Returns:
+            The expected number of scored vectors.
+        """
         return min(self.population * self.iterations, feasible.bins.search_space_size)
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals:
-        """A first population over the whole space under the budget, then generations of children."""
+        """Propose a first population over the whole space under the budget, then generations of children.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+            rng: Source of all random numbers.
+
+        Yields:
+            One proposal per iteration.
+        """
         taken = distinct(feasible.sample(self.population, rng))
         values = np.empty(0)
         num_old = 0
@@ -54,9 +77,9 @@ class Evolution:
             taken = np.concatenate([taken, children])
 
     def _children(self, taken: IntArray, values: FloatArray, feasible: Feasible, rng: np.random.Generator) -> IntArray:
-        """New widths: half of them crossed over and then mutated, half mutated only."""
+        """Make new vectors: half of them by crossover and then often mutation, half by mutation only."""
         parents = taken[np.argsort(-values, kind="stable")[: self.num_parents]]
-        num_bred = self.population * max(self.screened, 2)  # some are known already
+        num_bred = self.population * max(self.screened, 2)  # some will turn out to be known already
         mothers, fathers = (parents[rng.integers(len(parents), size=num_bred)] for _ in range(2))
         is_crossed = rng.random(num_bred) < 0.5
         children = mothers.copy()
@@ -75,7 +98,7 @@ class Evolution:
 
 
 def _unseen(rows: IntArray, seen: IntArray) -> IntArray:
-    """The distinct rows that are not among those seen."""
+    """Return the distinct rows that are not among those seen."""
     known = {tuple(row) for row in seen.tolist()}
     unique = distinct(rows)
     return unique[[tuple(row) not in known for row in unique.tolist()]]

@@ -1,7 +1,7 @@
-"""A regression from width shares to scores: which unscored widths are worth scoring.
+"""A regression from width shares to scores, which predicts the unscored widths that are worth scoring.
 
-A Gaussian process with a linear and a smooth part. Its length scale and noise are the likeliest of a small grid, and it
-sees at most 500 scores (the best and the latest), so that a generation costs some tens of milliseconds.
+It is a Gaussian process with a linear and a smooth part. Its length scale and noise are the likeliest of a small grid,
+and it uses at most 500 scores (the best and the latest), so that one generation takes some tens of milliseconds.
 """
 
 import itertools
@@ -13,18 +13,28 @@ from cafenet.space.bins import IntArray
 
 _MOST_SCORES = 500
 _LENGTH_SCALES = (0.25, 0.5, 1.0, 2.0)
-"""In units of the distance of two typical width vectors."""
+"""Length scales of the grid, in units of the distance between two typical width vectors."""
 _NOISES = (1e-4, 1e-2, 1e-1, 0.5)
-"""Share of the scores' variance."""
+"""Noise levels of the grid, as shares of the variance of the scores."""
 
 
 def draw_promising(
     shares: FloatArray, values: FloatArray, candidates: FloatArray, num_drawn: int, rng: np.random.Generator
 ) -> IntArray:
-    """The rows of `candidates` to score: half by their expected score, half by Thompson sampling.
+    """Choose candidates to score: half by their expected score, half by Thompson sampling.
 
-    For a Thompson draw one function is drawn that fits the scores, and its best candidate taken; where the regression
-    is unsure this explores.
+    For each Thompson draw, one function that fits the scores is drawn at random and its best candidate is taken. This
+    explores if the regression is uncertain.
+
+    Args:
+        shares: Shares of the full width that were scored, one width vector per row.
+        values: Their scores.
+        candidates: Shares of the candidates, one width vector per row.
+        num_drawn: Number of candidates to choose.
+        rng: Source of random numbers.
+
+    Returns:
+        Row numbers of the chosen candidates.
     """
     from scipy.linalg import cholesky  # takes long to import
 
@@ -43,7 +53,16 @@ def draw_promising(
 
 
 def predict(shares: FloatArray, values: FloatArray, candidates: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Expected scores of the candidates and their covariance."""
+    """Predict the scores of candidates.
+
+    Args:
+        shares: Shares of the full width that were scored, one width vector per row.
+        values: Their scores.
+        candidates: Shares of the candidates, one width vector per row.
+
+    Returns:
+        The expected scores of the candidates, and their covariance matrix.
+    """
     from scipy.linalg import cho_solve, cholesky, solve_triangular  # takes long to import
 
     kept = _kept(values)
@@ -70,7 +89,7 @@ def predict(shares: FloatArray, values: FloatArray, candidates: FloatArray) -> t
 
 
 def _kept(values: FloatArray) -> IntArray:
-    """The best half and the latest half of what the regression can hold."""
+    """Return the indices of the best half and the latest half of the scores that the regression can hold."""
     if len(values) <= _MOST_SCORES:
         return np.arange(len(values))
     best = np.argsort(-values, kind="stable")[: _MOST_SCORES // 2]
@@ -79,7 +98,7 @@ def _kept(values: FloatArray) -> IntArray:
 
 
 def _kernel(left: FloatArray, right: FloatArray, length: float, typical: float) -> FloatArray:
-    """Covariance of scores: smooth in the distance, plus linear in the (centred) shares."""
+    """Return the covariance of scores: smooth in the distance, plus linear in the (centred) shares."""
     squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None] - 2 * left @ right.T
     result: FloatArray = np.exp(-np.maximum(squares, 0) / (2 * length**2)) + left @ right.T / typical**2
     return result

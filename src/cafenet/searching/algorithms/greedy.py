@@ -1,4 +1,4 @@
-"""Greedy search (AutoSlim's): shrink the group that hurts least, again and again, and note every budget passed."""
+"""Greedy search (that of AutoSlim): shrink the group that costs the least score, step by step, down to the budget."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,30 +14,53 @@ from cafenet.space.bins import IntArray
 
 @dataclass(frozen=True)
 class Greedy:
-    """From full width, each step takes bins worth about `step` of the full cost from the group that hurts least.
+    """Greedy search from full width down to the budget.
 
-    At the budget, exchanges (bins from one group to another) are tried while they help, at most `exchanges` times.
+    Each step removes bins worth about `step` of the full cost from the group whose loss lowers the score least. At the
+    budget, exchanges of bins between groups are tried as long as they raise the score.
+
+    Example:
+        >>> import cafenet
+        >>> cafenet.Greedy(step=0.05, exchanges=0).name
+        'greedy'
     """
 
     step: Annotated[float, Range(0, 1, is_open="both")] = 0.02
+    """Share of the full cost that one step removes."""
     exchanges: Count = 5
+    """Largest number of exchanges after the budget is reached."""
 
     def __post_init__(self) -> None:
         check_options(self, ScoringError)
 
     @property
     def name(self) -> str:
-        """What results are labelled with."""
+        """Short name that results are labelled with."""
         return "greedy"
 
     def num_widths(self, feasible: Feasible) -> int:
-        """A width for each group and step down to the budget."""
+        """Return about one width vector per group and step down to the budget.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+
+        Returns:
+            The expected number of scored vectors.
+        """
         full = float(feasible.usage(feasible.num_bins[None])[0])
         num_steps = max(1.0, (full - 1) / (self.step * full))
         return round(num_steps * feasible.num_bins.size * 0.9)
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals:
-        """Shrink to the budget, then exchange."""
+        """Propose smaller vectors until the budget is met, then exchanges.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+            rng: Source of all random numbers.
+
+        Yields:
+            One proposal per step and per exchange.
+        """
         full = float(feasible.usage(feasible.num_bins[None])[0])
         current = feasible.num_bins.copy()
         number = 0
@@ -58,7 +81,7 @@ class Greedy:
 
 
 def _smaller(current: IntArray, wanted: float, feasible: Feasible) -> IntArray:
-    """For each group that can shrink, the vector with the fewest bins less that saves the wanted usage (or all)."""
+    """For each group that can shrink, return the vector with the fewest removed bins that saves the wanted usage."""
     usage = float(feasible.usage(current[None])[0])
     options = []
     for group in np.flatnonzero(current > 1):
@@ -70,7 +93,8 @@ def _smaller(current: IntArray, wanted: float, feasible: Feasible) -> IntArray:
 
 
 def _exchanges(current: IntArray, step: float, feasible: Feasible, rng: np.random.Generator) -> IntArray:
-    """For each group, the vector in which others make room for it: about `step` more of the budget goes to it."""
+    """For each group, return the vector in which other groups make room for it: it gets about `step` more of the
+    budget."""
     options = []
     for group in np.flatnonzero(current < feasible.num_bins):
         rows = np.repeat(current[None], feasible.num_bins[group] - current[group], axis=0)

@@ -1,4 +1,4 @@
-"""Random search: widths spread over the space under the budget (CafeNet-R of the paper)."""
+"""Random search: widths spread over the whole space under the budget (CafeNet-R of the paper)."""
 
 from dataclasses import dataclass
 
@@ -14,24 +14,46 @@ _BATCH = 40
 
 @dataclass(frozen=True)
 class RandomSearch:
-    """Score `samples` distinct widths in the band under the budget; the paper takes 2,000."""
+    """Random search within the band under the budget.
+
+    Example:
+        >>> import cafenet
+        >>> cafenet.RandomSearch(samples=500).name
+        'random'
+    """
 
     samples: PositiveInt = 2000
+    """Number of distinct width vectors to score; the paper uses 2,000."""
 
     def __post_init__(self) -> None:
         check_options(self, ScoringError)
 
     @property
     def name(self) -> str:
-        """What results are labelled with."""
+        """Short name that results are labelled with."""
         return "random"
 
     def num_widths(self, feasible: Feasible) -> int:
-        """As many as asked for, or all that there are."""
+        """Return the number of samples, or the size of the search space if that is smaller.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+
+        Returns:
+            The expected number of scored vectors.
+        """
         return min(self.samples, feasible.bins.search_space_size)
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> Proposals:
-        """Batches of new widths; a space that seems used up ends the search."""
+        """Propose batches of new width vectors; the search ends early if no new ones are found.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+            rng: Source of all random numbers.
+
+        Yields:
+            Proposals of at most 40 vectors.
+        """
         seen: set[tuple[int, ...]] = set()
         num_idle = 0
         while len(seen) < self.samples and num_idle < 25:

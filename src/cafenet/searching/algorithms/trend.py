@@ -1,13 +1,15 @@
-"""Search by trend: score widths about the budget, fit their scores, settle on the best width of the fit.
+"""Search by trend: score widths around the budget, fit a simple law to the scores, take the best width of the law.
 
-A score of one width is noisy, and the best of many is the luckiest. But accuracy follows the widths closely in a simple
-way: score = a + sum of b_g log(width_g), with a worth b_g > 0 of each group. Some hundred scores about the budget say
-what each group is worth; the width that maximises the sum under the budget needs no luck. Smallest example: two groups
-that cost the same a channel, worth 2 and 1, and a budget of 9 channels: 6 and 3.
+The score of one width is noisy, and the best of many scores is the luckiest. However, accuracy closely follows a simple
+law of the widths: score = a + sum of b_g log(width_g), with a weight b_g > 0 for each group. A few hundred scores
+around the budget determine these weights, and the width vector that maximises the sum under the budget needs no luck.
+Smallest example: two groups that cost the same per channel, with weights 2 and 1 and a budget of 9 channels, get 6 and
+3.
 
-The law holds about the widths that were scored. So the fit says where to go from uniform widths, and scores of a few
-widths on the way say how far: not beyond a cliff, a score that lies far below that of uniform widths. A little below is
-no sign against a width, since a supernet that is trained on balanced widths serves these best.
+The law holds near the widths that were scored. The fit therefore gives the direction away from uniform widths, and the
+scores of a few widths along that direction decide how far to go: not beyond a cliff, which is a score far below that of
+uniform widths. A score that is only a little lower is no argument against a width, because a supernet that was trained
+on balanced widths favours those.
 """
 
 import math
@@ -25,49 +27,84 @@ from cafenet.searching.feasible import Feasible
 from cafenet.space.bins import IntArray, balanced_rows
 
 _RIDGE = 0.05
-"""Share of the widths' own variance that is added to it."""
+"""Strength of the ridge penalty, as a fraction of the variance of the log widths."""
 _LEAST_WORTH = 0.1
-"""Of the mean worth: wider never hurts, whatever noise says."""
+"""Lower bound on a group's weight, as a fraction of the mean weight. Keeps noise from making a wider group look
+harmful."""
 _WAY = (1.0, 1.5, 2.0, 3.0, 4.0)
-"""How many times narrower or wider than uniform ones the widths on the way may be, about, up to `Trend.farthest`."""
+"""Largest factors by which the widths along the direction deviate from uniform widths, up to `Trend.farthest`."""
 _LEAST_USED = 0.6
-"""Of the budget, by widths that are scored."""
+"""Minimum fraction of the budget that sampled widths use."""
 _CLIFF = 3.0
-"""Below the score of uniform widths, as a multiple of the fit's own error."""
+"""Smallest drop below the score of uniform widths that counts as a cliff, as a multiple of the error of the fit."""
 
 
 @dataclass(frozen=True)
 class Trend:
-    """Score `samples` widths about the budget, their shares `spread` apart, and take the best width of their trend."""
+    """Search by trend: score widths around the budget, fit a law to the scores and take the best width of the law.
+
+    Example:
+        >>> import cafenet
+        >>> cafenet.Trend(samples=100).name
+        'trend'
+    """
 
     samples: PositiveInt = 300
-    """In all stages together."""
+    """Number of width vectors to score, over all stages."""
     spread: Positive = 0.3
+    """Standard deviation of the logarithms of the groups' shares in the scored widths."""
     farthest: Annotated[float, Range(1)] = 4.0
-    """How many times narrower or wider than in uniform widths a group may become, about, in all stages together."""
+    """Largest factor, over all stages, by which a group may deviate from uniform scaling."""
 
     def __post_init__(self) -> None:
         check_options(self, ScoringError)
 
     def of_stages(self, num_stages: int) -> "Trend":
-        """What each of some stages does: two of them score 150 widths each and go twice from uniform ones."""
+        """Divide the search among several stages.
+
+        Args:
+            num_stages: Number of stages.
+
+        Returns:
+            The search of one stage. With 300 samples and a factor of 4, each of two stages scores 150 widths and
+            deviates from uniform scaling by a factor of at most 2.
+        """
         return replace(self, samples=math.ceil(self.samples / num_stages), farthest=self.farthest ** (1 / num_stages))
 
     @property
     def _way(self) -> list[float]:
+        """The factors along the direction, in rising order; the last one is `farthest`."""
         return [*(each for each in _WAY if each < self.farthest), self.farthest]
 
     @property
     def name(self) -> str:
-        """What results are labelled with."""
+        """Short name that results are labelled with."""
         return "trend"
 
     def num_widths(self, feasible: Feasible) -> int:
-        """As many as asked for and those on the way, or all that there are."""
+        """Return the number of samples plus the widths along the direction, or the size of a smaller search space.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+
+        Returns:
+            The expected number of scored vectors.
+        """
         return min(self.samples + len(self._way), feasible.bins.search_space_size)
 
     def proposals(self, feasible: Feasible, rng: np.random.Generator) -> SettledProposals:
-        """One proposal, none of which may be dropped; another on the way that the fit shows; settles on its end."""
+        """Propose the sampled widths, then widths along the direction of the fit.
+
+        Args:
+            feasible: The width vectors that meet the budget.
+            rng: Source of all random numbers.
+
+        Yields:
+            Two proposals; no vector of the first may be dropped early.
+
+        Returns:
+            A function that gives the best width vectors of the fit under a budget, best first.
+        """
         taken = distinct(sample_balanced(feasible, self.samples, self.spread, rng))
         values = yield Proposal(taken, num_kept=len(taken), label="width")
         logarithms = np.log(feasible.bins.widths(taken))
@@ -83,10 +120,19 @@ class Trend:
 
 
 def sample_balanced(feasible: Feasible, n: int, spread: float, rng: np.random.Generator) -> IntArray:
-    """n vectors that use various parts of the budget, the logarithms of the groups' shares this far apart.
+    """Draw width vectors that use different shares of the budget and are balanced between the groups.
 
-    Were all of them as wide as the budget allows, they would tell what a group is worth beside another, but not what
-    all of them are worth together, and the fit would overdo the differences.
+    If all vectors were as wide as the budget allows, their scores would tell what one group is worth compared with
+    another, but not what all groups are worth together, and the fit would exaggerate the differences.
+
+    Args:
+        feasible: The width vectors that meet the budget.
+        n: Number of vectors.
+        spread: Standard deviation of the logarithms of the groups' shares.
+        rng: Source of random numbers.
+
+    Returns:
+        Bins per group, shape (n, groups).
     """
     num_bins = feasible.num_bins
     rows = np.empty((n, num_bins.size), dtype=np.int64)
@@ -98,7 +144,15 @@ def sample_balanced(feasible: Feasible, n: int, spread: float, rng: np.random.Ge
 
 
 def fit_worths(logarithms: FloatArray, values: FloatArray) -> FloatArray:
-    """What each group's logarithm adds to the score: a ridge regression, none far below the mean."""
+    """Fit the weight of each group's log width in the score by ridge regression, with no weight far below the mean.
+
+    Args:
+        logarithms: Logarithms of the widths, one width vector per row.
+        values: Their scores.
+
+    Returns:
+        One weight per group; all ones if the scores show no positive trend.
+    """
     centred = logarithms - logarithms.mean(axis=0)
     variance = float(centred.var(axis=0).mean())
     if variance == 0:

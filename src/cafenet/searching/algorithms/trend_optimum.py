@@ -1,9 +1,9 @@
-"""The widths under a budget that are best by a trend: whose logarithms, times what each group is worth, add up to most.
+"""The width vectors under a budget that are best by a trend: the sum of weight times log width is largest.
 
-Exchanges of bins between two groups climb most of the way from uniform widths. Where costs multiply groups, the rest
-takes changes of several at once: these are bred from the best so far, thousands a round, since pricing them is cheap.
-Smallest example: layers of 4, 4, 4 and 4 channels in a row cost 48; to widen the second to 6 within that takes 3 from
-the first, or only 1 from each of its neighbours.
+Exchanges of bins between two groups climb most of the way from uniform widths. If costs multiply the widths of several
+groups, the rest takes changes of several groups at once: such vectors are bred from the best so far, thousands per
+round, because their costs are cheap to compute. Smallest example: layers of 4, 4, 4 and 4 channels in a row cost 48. To
+widen the second to 6 at that cost takes 3 channels from the first, or only 1 from each of its neighbours.
 """
 
 from collections.abc import Iterator
@@ -16,20 +16,29 @@ from cafenet.searching.feasible import Feasible
 from cafenet.space.bins import IntArray
 
 _STEPS = (1, 2, 4, 8, 16)
+"""Numbers of bins that an exchange moves."""
 _NUM_PROMISING = 100
-"""Ways to widen a group, and to narrow another, that are tried with each other; the best for what they cost."""
+"""Number of ways to widen a group, and of ways to narrow one, that are combined with each other; the best for their
+cost."""
 _NUM_BEST = 20
+"""Largest number of vectors that are returned."""
 _NUM_PARENTS, _NUM_CHILDREN, _ROUNDS = 50, 2000, 60
 _CHANGES = (0.5, 0.03)
-"""By how much bred widths differ from their parents in the first round and in the last, as logarithms."""
+"""Standard deviation of the change of log widths in bred vectors, in the first round and in the last."""
 _NUM_CHANGED = (2, 4, 8)
-"""Groups of a parent, about, where it has as many."""
+"""Expected numbers of groups that a bred vector changes, if its parent has as many."""
 
 
 def best_of_trend(feasible: Feasible, worths: FloatArray, farthest: float) -> IntArray:
-    """The widths under the budget whose logarithms are worth most, best first.
+    """Return the width vectors under the budget with the largest weighted sum of log widths, best first.
 
-    farthest: how many times narrower or wider than uniform ones they may be.
+    Args:
+        feasible: The width vectors that meet the budget.
+        worths: Weight of each group's log width.
+        farthest: Largest factor by which a group may deviate from uniform scaling.
+
+    Returns:
+        Bins per group, at most 20 rows.
     """
     uniform = feasible.uniform()
     low, high = _limits(feasible, uniform, farthest)
@@ -50,17 +59,19 @@ class _Best:
         self.rows, self.values = rows, self._value(rows)
 
     def _value(self, rows: IntArray) -> FloatArray:
+        """Return the weighted sum of log widths of each row."""
         values: FloatArray = np.log(self._feasible.bins.widths(rows)) @ self._worths
         return values
 
     def rates(self, rows: IntArray) -> FloatArray:
-        """What each row gains or loses against the best one, for each share of the budget that it takes or saves."""
+        """Return the gain or loss of each row against the best one, divided by the share of the budget that it takes or
+        saves."""
         before = self._feasible.usage(self.rows[:1])
         rates: FloatArray = (self._value(rows) - self.values[0]) / abs(self._feasible.usage(rows) - before + 1e-12)
         return rates
 
     def add(self, rows: IntArray) -> None:
-        """Take in those that fit and are good enough."""
+        """Take in the rows that fit and are good enough."""
         rows = rows[self._feasible.fits(rows)]
         values = self._value(rows)
         if len(self.values) >= _NUM_PARENTS:
@@ -73,7 +84,7 @@ class _Best:
 
 
 def _climb(best: _Best, low: IntArray, high: IntArray) -> Iterator[IntArray]:
-    """Exchanges of the best row, until none is better."""
+    """Yield exchanges of the best row until none is better."""
     value = -np.inf
     while best.values[0] > value:
         value = best.values[0]
@@ -81,7 +92,7 @@ def _climb(best: _Best, low: IntArray, high: IntArray) -> Iterator[IntArray]:
 
 
 def _breed(best: _Best, low: IntArray, high: IntArray) -> Iterator[IntArray]:
-    """Several groups changed at once, by less each round; the same ones for the same best rows."""
+    """Yield vectors with several groups changed at once, by less each round; equal best rows give equal vectors."""
     rng = np.random.default_rng(0)
     for change in np.geomspace(*_CHANGES, _ROUNDS):
         parents = best.rows[rng.integers(len(best.rows), size=_NUM_CHILDREN)]
@@ -92,7 +103,8 @@ def _breed(best: _Best, low: IntArray, high: IntArray) -> Iterator[IntArray]:
 
 
 def _limits(feasible: Feasible, uniform: IntArray, farthest: float) -> tuple[IntArray, IntArray]:
-    """The fewest and the most bins of each group, with half a bin more, since uniform widths were rounded to bins."""
+    """Return the fewest and the most bins of each group, half a bin wider because uniform widths were rounded
+    to bins."""
     if farthest == 1:
         return uniform, uniform
     smallest, width, next_width = (feasible.bins.widths(row) for row in (uniform * 0 + 1, uniform, uniform + 1))
@@ -103,7 +115,7 @@ def _limits(feasible: Feasible, uniform: IntArray, farthest: float) -> tuple[Int
 
 
 def _exchanges(best: _Best, low: IntArray, high: IntArray) -> IntArray:
-    """Of the best row: some bins more for one group, and some fewer for another or none."""
+    """Return variants of the best row with more bins in one group and fewer in another or in none."""
     taken = best.rows[0]
     steps = np.kron(np.array(_STEPS)[:, None], np.eye(len(taken), dtype=np.int64))
     more, fewer = taken + steps, taken - steps

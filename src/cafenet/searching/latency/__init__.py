@@ -1,1 +1,1 @@
-"""Latency: measured, estimated in the loop, corrected at the end."""
+"""Latency of models: measurements, an estimate for the search, and its correction by measurements."""

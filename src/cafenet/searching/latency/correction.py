@@ -1,8 +1,8 @@
-"""Measured latencies of picks, and the estimate corrected by those that miss the cap.
+"""Measured latencies of picked widths, and the correction of the estimate by those that miss the cap.
 
 Smallest example: 10 ms are allowed, and a pick that is estimated at 9.9 ms takes 11 ms. It is refused, and the next
-picks are made where the estimate is at most 9 ms: times 11 / 9.9 that is 10. Latencies have steps; so if the next pick
-takes 8 ms only, one is tried where the estimate is at most 9.5 ms, between the two.
+picks are made with an estimate of at most 9 ms, because 9 ms times 11 / 9.9 is 10 ms. Latencies have steps; so if the
+next pick takes only 8 ms, a pick with an estimate of at most 9.5 ms is tried, half-way between the two.
 """
 
 from collections.abc import Callable
@@ -16,20 +16,29 @@ from cafenet.searching.store.scored_width import Key, key_of
 from cafenet.space.bins import IntArray
 
 _STEEPEST = 0.8
-"""Of what was refused, at least: on a busy machine a measurement can be off by more than any estimate is."""
+"""Lower bound on a corrected cap, as a fraction of the refused estimate. On a busy machine, a measurement can be more
+wrong than any estimate."""
 _NEAR, _FINEST = 0.95, 0.01
-"""A pick that takes that share of what is allowed is good enough, and so is a cap that is known to that share of it."""
+"""A pick that takes at least 95% of the allowed latency is good enough, and a cap need not be known better than 1%."""
 
 
 class Meter:
-    """What the end of a search knows of real latencies."""
+    """Measures the latency of picked widths and corrects the cap on the estimate."""
 
     def __init__(self, feasible: Feasible, measure: Callable[[IntArray], float]) -> None:
-        """measure: the latency of bins per group, in ms. feasible: has a cap on latency, and an estimate for it."""
+        """Start without measurements.
+
+        Args:
+            feasible: The width vectors that meet a budget with a cap on latency, and an estimate of latency among its
+                costs.
+            measure: Returns the measured latency in ms of bins per group.
+        """
         self.within = feasible
-        """The widths under the cap as it is corrected so far."""
+        """The width vectors that meet the budget with the corrected cap."""
         self.limit_ms = next(cap.limit for cap in feasible.budget.caps if cap.cost == "latency_ms")
+        """The latency cap of the budget."""
         self.measured_ms: dict[Key, float] = {}
+        """Measured latencies by bins per group."""
         self._measure = measure
         self._cap_ms = self._least_refused = self.limit_ms
         self._most_kept: float | None = None
@@ -37,7 +46,14 @@ class Meter:
         self._ratios: list[float] = []
 
     def keeps(self, taken: IntArray) -> bool:
-        """Whether a width keeps the cap when it is measured, which is done once."""
+        """Return whether a width vector meets the latency cap when it is measured.
+
+        Args:
+            taken: Bins per group; each vector is measured only once.
+
+        Returns:
+            True if the measured latency is at most the cap.
+        """
         key = key_of(taken)
         if key not in self.measured_ms:
             self.measured_ms[key] = self._measure(taken)
@@ -46,12 +62,20 @@ class Meter:
         return self.measured_ms[key] <= self.limit_ms
 
     def _estimate_ms(self, taken: IntArray) -> float:
+        """Return the estimated latency of a width vector."""
         return float(self.within.costs["latency_ms"](self.within.bins.widths(taken[None]))[0])
 
     def correct(self, kept: IntArray | None) -> bool:
-        """Move the cap after a round of picks, of which one was kept or none; False where nothing is left to be tried.
+        """Move the cap on the estimate after a round of picks.
 
-        Down to where the best of the refused ones would have been right, and up again half-way where that was too far.
+        The cap goes down to the value at which the best refused pick would have been right. If that was too far, it
+        goes up again half-way.
+
+        Args:
+            kept: The pick of this round that met the latency cap, or None if all were refused.
+
+        Returns:
+            False if nothing is left to try.
         """
         if kept is None:
             self._least_refused = self._cap_ms
@@ -68,6 +92,7 @@ class Meter:
         return is_open and self._set(cap_ms)
 
     def _set(self, cap_ms: float) -> bool:
+        """Set the cap on the estimate; return False if the smallest subnet exceeds it."""
         budget = self.within.budget
         caps = tuple(replace(cap, limit=cap_ms) if cap.cost == "latency_ms" else cap for cap in budget.caps)
         try:
@@ -78,6 +103,13 @@ class Meter:
         return True
 
     def likely_first(self, rows: list[IntArray]) -> list[IntArray]:
-        """Those under the corrected cap before the others, each in the order that they came in."""
+        """Sort width vectors so that those under the corrected cap come first.
+
+        Args:
+            rows: Bins per group of each vector.
+
+        Returns:
+            The vectors; the order is otherwise kept.
+        """
         fits = self.within.fits(np.array(rows))
         return [rows[number] for number in np.argsort(~fits, kind="stable")]

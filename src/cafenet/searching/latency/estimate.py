@@ -1,9 +1,9 @@
 """An estimate of latency from a few measurements, for the inner loop of a search.
 
-It is a sum with no negative term: a constant, a rate for FLOPs, one for params and one for each width. So it
-never falls when a group gets wider, as a search under a budget needs it. Smallest example: a model that takes 2 ms at
-full width and 1.5 ms at half its FLOPs is estimated as 1 ms + 1 ms x FLOPs / full FLOPs. True latencies have steps
-(widths that are multiples of 8 are often faster), so a final pick is measured.
+The estimate is a sum with no negative term: a constant, a rate for FLOPs, one for params and one for each width. It
+therefore never falls when a group gets wider, as a search under a budget requires. Smallest example: a model that takes
+2 ms at full width and 1.5 ms at half its FLOPs is estimated as 1 ms + 1 ms x FLOPs / full FLOPs. Real latencies have
+steps (widths that are multiples of 8 are often faster), so the final pick is measured.
 """
 
 import json
@@ -28,42 +28,55 @@ from cafenet.space.cost import FloatArray, IntArray
 from cafenet.space.width_space import WidthSpace
 
 FORMAT = "cafenet-latency"
+"""Name of the format of latency files."""
 FORMAT_VERSION = 1
+"""Version of the format of latency files."""
 
 _OF_MACHINE = ("device_name", "torch")
-_RIDGE = 1.0  # holds the rates of single widths back: two dozen noisy measurements say little about each of them
+_RIDGE = 1.0  # shrinks the rates of single widths, because two dozen noisy measurements say little about each of them
 
 
 @dataclass(frozen=True, eq=False)
 class LatencyModel:
-    """An estimate of latency from measured width vectors, one a row of `widths`."""
+    """An estimate of latency, fitted to measured width vectors."""
 
     space: WidthSpace
+    """The width space of the full model."""
     widths: IntArray = field(repr=False)
+    """Channels per group that were measured, one width vector per row."""
     latency_ms: FloatArray = field(repr=False)
+    """The measured latency of each row."""
     key: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What the measurements depend on, as a file of them says it."""
+    """Everything that the measurements depend on, as plain values in a latency file."""
 
     @property
     def full_ms(self) -> float:
-        """What the full model takes, as it was measured."""
+        """Measured latency of the full model."""
         full = [group.channels for group in self.space.groups]
         return float(self.latency_ms[(self.widths == full).all(axis=1)][0])
 
     def predict(self, widths: IntArray) -> FloatArray:
-        """Milliseconds of every row of an (N, groups) array; never less for a larger width."""
-        # Not a matrix product: its rounding depends on the number of rows, and a vector would fit here and not there.
+        """Estimate latencies.
+
+        Args:
+            widths: Channels per group, shape (N, groups).
+
+        Returns:
+            N latencies in ms; a larger width never has a smaller one.
+        """
+        # A matrix product would round differently for different numbers of rows, and a vector that fits alone might
+        # not fit among others.
         estimates: FloatArray = (self._terms(widths) * self.rates_ms).sum(axis=1)
         return estimates
 
     @cached_property
     def rates_ms(self) -> FloatArray:
-        """What each term costs at full width: the constant, FLOPs, params, then the groups."""
+        """Cost of each term at full width in ms: the constant, FLOPs, params, then the groups."""
         return _fitted(self._terms(self.widths), self.latency_ms)
 
     @cached_property
     def error(self) -> float:
-        """The mean relative error for a measurement that the estimate was fitted without; 0.1 is 10%."""
+        """Mean relative error of predicting a measurement that was left out of the fit; 0.1 is 10%."""
         terms, errors = self._terms(self.widths), []
         for left_out, measured in enumerate(self.latency_ms):
             rates = _fitted(np.delete(terms, left_out, axis=0), np.delete(self.latency_ms, left_out))
@@ -71,7 +84,7 @@ class LatencyModel:
         return float(np.mean(errors))
 
     def _terms(self, widths: IntArray) -> FloatArray:
-        """What is summed, each term 1 at full width."""
+        """Return the terms of the sum, each 1 at full width."""
         full = np.array([group.channels for group in self.space.groups])
         counts = [self.space.flops(widths) / self.space.flops(), self.space.params(widths) / self.space.params()]
         return np.column_stack([np.ones(len(widths)), *counts, widths / full])
@@ -89,11 +102,26 @@ def fit_latency(
     anywhere: bool = False,
     is_written: bool = True,
 ) -> LatencyModel:
-    """Measure the smallest, the full and random width vectors, and fit an estimate to them.
+    """Measure the smallest, the full and random width vectors, and fit an estimate of latency to them.
 
-    cache: a JSON file of measurements. It is used if it belongs to the same space, bins, inputs, settings, device and
-    options, and written anew if it does not and `is_written`.
-    anywhere: use it also if another machine or version of PyTorch has measured, so that what began there goes on.
+    Args:
+        space: The width space of the full model.
+        bins: The bins of each group, which decide the widths that can occur.
+        example_inputs: Inputs of the model.
+        settings: Conditions of the measurement.
+        num_measured: Number of width vectors to measure, at least 3.
+        seed: Seed of the random vectors.
+        cache: JSON file of measurements. It is used if it belongs to the same space, bins, inputs, settings, device and
+            options; otherwise it is rewritten if `is_written`.
+        anywhere: If True, measurements in the cache from another machine or version of PyTorch are used, too, so that a
+            search that began there can continue.
+        is_written: If False, the cache is never written.
+
+    Returns:
+        The fitted estimate.
+
+    Raises:
+        BudgetError: If `num_measured` is below 3, or the cache cannot be read or written.
     """
     if num_measured < 3:
         raise BudgetError(f"an estimate of latency needs at least 3 measured width vectors, but got {num_measured}")
@@ -110,12 +138,20 @@ def fit_latency(
 
 
 def write_latency(model: LatencyModel, path: str | os.PathLike[str]) -> None:
-    """Write a file that `fit_latency` takes as its cache."""
+    """Write a file that `fit_latency` accepts as its cache.
+
+    Args:
+        model: The estimate whose measurements are written.
+        path: The file.
+
+    Raises:
+        BudgetError: If the file cannot be written.
+    """
     _write(Path(path), {"key": model.key, "widths": model.widths.tolist(), "latency_ms": model.latency_ms.tolist()})
 
 
 def _fitted(terms: FloatArray, latency_ms: FloatArray) -> FloatArray:
-    """Non-negative rates with the least squared relative errors; those of single widths are held back."""
+    """Return non-negative rates with the least squared relative errors; the rates of single widths are shrunk."""
     from scipy.optimize import nnls  # takes long to import
 
     held_back = np.eye(terms.shape[1])[3:] * _RIDGE / latency_ms.max()
@@ -125,7 +161,8 @@ def _fitted(terms: FloatArray, latency_ms: FloatArray) -> FloatArray:
 
 
 def _spread(num_bins: IntArray, n: int, rng: np.random.Generator) -> IntArray:
-    """The smallest vector, the full one, narrow and wide ones between them, in any order; equal ones once."""
+    """Return the distinct vectors to measure: the smallest, the full one, and narrow and wide ones between,
+    shuffled."""
     power = np.exp(rng.uniform(-1, 1, (n, 1)))  # ratios of one vector lie around 1 / (1 + power): 0.27 to 0.73
     taken = 1 + (rng.random((n, num_bins.size)) ** power * num_bins).astype(np.int64)
     taken[0], taken[1] = 1, num_bins
@@ -133,7 +170,7 @@ def _spread(num_bins: IntArray, n: int, rng: np.random.Generator) -> IntArray:
 
 
 def _key(space: WidthSpace, bins: Bins, example_inputs: Any, settings: LatencySettings) -> dict[str, Any]:
-    """What measurements depend on, as plain values."""
+    """Return everything that measurements depend on, as plain values."""
     inputs = [leaf for leaf in tree_flatten(call_arguments(example_inputs))[0] if isinstance(leaf, Tensor)]
     return {
         "model": type(space.model).__qualname__,
@@ -148,6 +185,7 @@ def _key(space: WidthSpace, bins: Bins, example_inputs: Any, settings: LatencySe
 
 
 def _device_name(device: torch.device) -> str:
+    """Return the model name of the GPU or CPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     cpus = Path("/proc/cpuinfo")
@@ -159,7 +197,8 @@ def _device_name(device: torch.device) -> str:
 def _read(
     path: Path, key: dict[str, Any], without: tuple[str, ...]
 ) -> tuple[IntArray, FloatArray, dict[str, Any]] | None:
-    """The measurements in a file; None if there are none, or others. without: parts of the key that may differ."""
+    """Return the measurements in a file, or None if there are none for this key; parts named in `without` may
+    differ."""
     if not path.exists():
         return None
     try:
@@ -178,6 +217,7 @@ def _read(
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
+    """Write a latency file."""
     try:
         write_text(path, json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, **content}))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Latency: real measurements of models on a device."""
+"""Measurement of a model's latency on a device."""
 
 import statistics
 import time
@@ -18,16 +18,24 @@ from cafenet.modules.calling import call_arguments, copy_of, expect_values
 
 @dataclass(frozen=True)
 class LatencySettings:
-    """How a latency is measured."""
+    """Conditions under which latency is measured.
+
+    Example:
+        >>> import cafenet
+        >>> cafenet.LatencySettings(batch_size=8, repeats=5).device
+        'cpu'
+    """
 
     batch_size: PositiveInt = 1
+    """Number of examples per forward pass."""
     num_threads: PositiveInt = 1
-    """Threads inside PyTorch's operators on a CPU."""
+    """Number of threads inside PyTorch's operators on a CPU."""
     device: str = "cpu"
+    """Device on which the model runs, as PyTorch names it."""
     warmup: Count = 3
-    """Runs before the first one that counts."""
+    """Number of passes before the first one that counts."""
     repeats: PositiveInt = 15
-    """Runs that the median is taken of."""
+    """Number of passes of which the median is taken."""
 
     def __post_init__(self) -> None:
         check_options(self, BudgetError)
@@ -40,10 +48,24 @@ class LatencySettings:
 
 
 def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencySettings) -> float:
-    """The median time of a forward pass in eval mode without gradients, in ms.
+    """Measure the median time of a forward pass in eval mode without gradients.
 
-    Runs a copy, so the model is left as it was. The batch is the first dimension of the first tensor in
+    A copy of the model runs, so the model itself is unchanged. The batch is the first dimension of the first tensor in
     `example_inputs`; every tensor of that length is cut or repeated to `settings.batch_size` examples.
+
+    Args:
+        model: The model.
+        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments.
+        settings: Conditions of the measurement.
+
+    Returns:
+        The latency in ms.
+
+    Example:
+        >>> import cafenet, torch
+        >>> settings = cafenet.LatencySettings(repeats=3)
+        >>> cafenet.measure_latency(torch.nn.Linear(8, 8), torch.randn(1, 8), settings) > 0
+        True
     """
     expect_values(model, BudgetError)
     device, times = torch.device(settings.device), []
@@ -64,7 +86,7 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencySett
 
 
 def _resized(arguments: Any, batch_size: int, device: torch.device) -> Any:
-    """Copies on the device, with as many examples as the batch size says."""
+    """Return copies of the arguments on the device, with `batch_size` examples."""
     tensors = [leaf for leaf in tree_flatten(arguments)[0] if isinstance(leaf, Tensor) and leaf.ndim]
     batch = tensors[0].shape[0] if tensors else -1
 
@@ -79,13 +101,14 @@ def _resized(arguments: Any, batch_size: int, device: torch.device) -> Any:
 
 
 def _wait_for(device: torch.device) -> None:
-    """Until the device has done all that it was given; a CPU has."""
+    """Wait until the device is idle (no-op on a CPU)."""
     if device.type != "cpu":
         getattr(torch, device.type).synchronize()
 
 
 @contextmanager
 def _threads(num_threads: int) -> Iterator[None]:
+    """Set the number of PyTorch's threads while the context lasts."""
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:

@@ -1,1 +1,1 @@
-"""The trials of a search on disk or in a database."""
+"""The trials of a search, in a journal file or in a database."""

@@ -1,8 +1,8 @@
-"""Optuna's storages, opened so that a killed process blocks nobody.
+"""Optuna's storages, opened so that a killed process blocks no other.
 
-A journal file is the default. Its lock is the operating system's, which a dead process does not keep, and a last line
-that a crash tore is cut off before the next one is written. Of a journal that is damaged before its end, the good lines
-are kept (see `salvage`).
+A journal file is the default. Its lock belongs to the operating system, so a dead process does not keep it, and a last
+line that a crash left incomplete is cut off before the next one is written. If a journal is damaged before its end, the
+good lines are kept (see `salvage`).
 """
 
 import json
@@ -25,6 +25,7 @@ from cafenet.errors import StoreError
 from cafenet.searching.store.salvage import Salvaged, decoded, salvaged
 
 CONNECT_SECONDS = 10
+"""Time after which an attempt to reach a database is given up."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +36,17 @@ _RETRY_SECONDS = 0.3
 
 
 def open_storage(storage: str | Path, *, is_read_only: bool = False) -> BaseStorage:
-    """A storage URL as Optuna takes it (`postgresql://...`, `sqlite:///...`), or the path of a journal file.
+    """Open a storage for trials.
 
-    is_read_only: for a journal that nothing will be written to, and that perhaps may not be.
+    Args:
+        storage: A storage URL as Optuna takes it (`postgresql://...`, `sqlite:///...`), or the path of a journal file.
+        is_read_only: If True, a journal file is only read and needs no write permission.
+
+    Returns:
+        The storage.
+
+    Raises:
+        StoreError: If the file is no journal or cannot be opened, or the database cannot be reached.
     """
     if "://" in str(storage):
         return _open_url(str(storage))
@@ -51,6 +60,7 @@ def open_storage(storage: str | Path, *, is_read_only: bool = False) -> BaseStor
 
 
 def _open_url(url: str) -> BaseStorage:
+    """Open a database; its password never appears in an error message."""
     options: dict[str, Any] = {}
     address = url
     if url.startswith("postgresql://") and not find_spec("psycopg") and find_spec("psycopg2"):
@@ -68,7 +78,7 @@ def _open_url(url: str) -> BaseStorage:
 
 
 def _open_database(url: str, options: dict[str, Any]) -> BaseStorage:
-    """The storage, with Optuna's cache of finished trials; tried again where another worker makes the tables now."""
+    """Open the storage with Optuna's cache of finished trials; retry while another worker creates the tables."""
     for _ in range(_MOST_ATTEMPTS - 1):
         try:
             return get_storage(RDBStorage(url, engine_kwargs=options))
@@ -80,7 +90,14 @@ def _open_database(url: str, options: dict[str, Any]) -> BaseStorage:
 
 
 def without_password(storage: str | Path) -> str:
-    """A storage as messages may show it."""
+    """Return a storage URL or path as messages may show it.
+
+    Args:
+        storage: The URL or path.
+
+    Returns:
+        The text with any password removed.
+    """
     scheme, separator, rest = str(storage).partition("://")
     if not separator:
         return str(storage)
@@ -90,13 +107,25 @@ def without_password(storage: str | Path) -> str:
 
 
 class JournalFile(BaseJournalBackend):
-    """One operation a line. Reading goes on where it stopped; a line without an end is not there yet."""
+    """A journal file with one operation per line.
+
+    Reading continues where it stopped before. A last line without a line end is ignored, because it may still be
+    written.
+    """
 
     def __init__(self, path: Path) -> None:
+        """Open a journal file or create it, and replace a damaged one by its good lines.
+
+        Args:
+            path: The file.
+
+        Raises:
+            StoreError: If the file is no journal.
+        """
         self._path = path
         self._offsets = [0]
-        """Where line n begins, as far as lines were read."""
-        path.open("ab").close()  # fails at once where it cannot be written
+        """Byte offset of each line, as far as lines were read."""
+        path.open("ab").close()  # fails at once if the file cannot be written
         with _opened(path) as file:
             _check_start(file.readline(_MOST_CHECKED), path)
             file.seek(0)
@@ -105,7 +134,17 @@ class JournalFile(BaseJournalBackend):
                 _mend(path, found)
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-        """The operations from that number on."""
+        """Read operations.
+
+        Args:
+            log_number_from: Number of the first operation to read.
+
+        Yields:
+            The operations from that number on.
+
+        Raises:
+            StoreError: If the file was removed or damaged meanwhile.
+        """
         number = min(log_number_from, len(self._offsets) - 1)
         if not self._path.exists():
             raise _gone(self._path)
@@ -121,7 +160,14 @@ class JournalFile(BaseJournalBackend):
                 number += 1
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Write operations in one piece."""
+        """Write operations at the end of the file, all together.
+
+        Args:
+            logs: The operations.
+
+        Raises:
+            StoreError: If the file was removed or cannot be written.
+        """
         lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
         try:
             with _opened(self._path) as file:
@@ -138,8 +184,9 @@ class JournalFile(BaseJournalBackend):
             raise StoreError(with_reason) from error
 
     def _decoded(self, line: bytes, number: int) -> dict[str, Any]:
+        """Decode a line, or report that it was damaged since the journal was opened."""
         log = decoded(line)
-        if log is None:  # it was whole when the journal was opened
+        if log is None:  # the line was intact when the journal was opened
             raise StoreError(
                 f"line {number + 1} of {self._path} was damaged meanwhile; start the search again, which keeps the rest"
             )
@@ -147,7 +194,7 @@ class JournalFile(BaseJournalBackend):
 
 
 class _ReadJournal(BaseJournalBackend):
-    """The good lines of a journal that nothing is written to, as they were when it was opened."""
+    """The good lines of a journal that is only read, as they were when it was opened."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -156,16 +203,16 @@ class _ReadJournal(BaseJournalBackend):
             self._logs = list(salvaged(file.readlines(), path).logs)
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-        """The operations from that number on."""
+        """Yield the operations from that number on."""
         yield from self._logs[log_number_from:]
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Nothing may be written."""
+        """Refuse to write."""
         raise StoreError("a journal that was opened for reading must not be written to")
 
 
 def _mend(path: Path, found: Salvaged) -> None:
-    """Replace a damaged journal by its good lines; what it was is kept beside it."""
+    """Replace a damaged journal by its good lines; the damaged file is kept beside it."""
     aside = name_aside(path)
     keep_as(path, aside)
     lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in found.logs)
@@ -182,7 +229,7 @@ def _mend(path: Path, found: Salvaged) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file under its lock; if it was replaced while we waited, the new one."""
+    """Open the file under its lock; if it was replaced while waiting, open the new file."""
     while True:
         with path.open("r+b") as file, locked(file, path):
             if _is_still(file, path):
@@ -191,22 +238,24 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_still(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is what lies at a path."""
+    """Return whether an open file is still the file at a path."""
     return os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def _gone(path: Path) -> StoreError:
+    """Return the error for a journal that was removed while it was used."""
     return StoreError(f"{path} must stay while it is used, but was removed or moved away; start the search again")
 
 
 def _check_start(start: bytes, path: Path) -> None:
-    """A first line without an end is cut off later, so it must be a journal's: the path may be a mistake."""
+    """Check the first line: if it is incomplete it will be cut off, so it must belong to a journal and not to another
+    file."""
     if not start.endswith(b"\n") and start[: len(_OPENING)] != _OPENING[: len(start)]:
         raise StoreError(f"{path} must be a journal, but is not; use another path, or remove it")
 
 
 def _end_of_last_line(file: IO[bytes]) -> int:
-    """The size of the file without a torn last line."""
+    """Return the size of the file without an incomplete last line."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:
         start = max(0, end - 65536)

@@ -1,8 +1,9 @@
-"""What can be kept of a journal that is damaged before its end.
+"""Recovery of a journal that is damaged before its end.
 
-Optuna numbers trials by the order of the lines that make them. So where such a line may be lost, later lines that speak
-of a trial by its number are kept only if it is certain which one they mean: a trial that was made before the first
-damage, or the one that the same worker made since the last. A score is never given to another width than its own.
+Optuna numbers trials by the order of the lines that create them. If such a line may be lost, later lines that refer to
+a trial by its number are kept only if it is certain which trial they mean: a trial that was created before the first
+damage, or the one that the same worker created since the last damage. A score is never given to another width than its
+own.
 """
 
 import json
@@ -34,17 +35,25 @@ _SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 @dataclass(frozen=True)
 class Salvaged:
-    """The lines that are kept, and how much is not."""
+    """The operations that are kept, and how much is lost."""
 
     logs: tuple[dict[str, Any], ...]
+    """The operations that are kept, in their order."""
     num_damaged: int
-    """Lines that are no journal's."""
+    """Number of lines that are not valid operations."""
     num_lost: int
-    """Trials that are missing: one for each damaged line, and those that no line means for certain."""
+    """Number of missing trials: one for each damaged line, and those to which no line refers for certain."""
 
 
 def decoded(line: bytes) -> dict[str, Any] | None:
-    """The operation in a line, None if it is damaged."""
+    """Decode the operation in a line.
+
+    Args:
+        line: The line as bytes.
+
+    Returns:
+        The operation, or None if the line is damaged.
+    """
     try:
         log = json.loads(line)
     except ValueError:
@@ -55,9 +64,19 @@ def decoded(line: bytes) -> dict[str, Any] | None:
 
 
 def salvaged(lines: Sequence[bytes], path: Path) -> Salvaged:
-    """The operations of a journal's lines, all of them or what is certain; a file without any is none of ours.
+    """Decode the lines of a journal and keep the operations whose meaning is certain.
 
-    A last line without an end is left out, since it is being written or was torn.
+    A last line without a line end is left out, because it is still being written or a crash cut it off.
+
+    Args:
+        lines: The lines of the file, with their line ends.
+        path: The file, for error messages.
+
+    Returns:
+        All operations of an intact journal, or those of a damaged one that are certain.
+
+    Raises:
+        StoreError: If no line is a valid operation.
     """
     whole = [line for line in lines if line.endswith(b"\n")]
     logs = [decoded(line) for line in whole]
@@ -84,14 +103,15 @@ class _Keeper:
     """Studies that say which supernet and data they belong to, or that had trials before the first damage."""
     num_trials: int = 0
     number_now: dict[int, int] = field(default_factory=dict)
-    """Of the trials whose number in the damaged journal is known, what it is in what is kept."""
+    """New number of each trial whose number in the damaged journal is known."""
     claimed: dict[str, int] = field(default_factory=dict)
-    """The trial that each worker has made since the last damage and not finished."""
+    """The trial that each worker has created since the last damage and not finished."""
     is_lost: bool = False
-    """Whether a study's own first line may be missing: then no later line says for certain which study it means."""
+    """True if the line that creates a study may be missing: then no later line says for certain which study it
+    means."""
 
     def take(self, log: dict[str, Any] | None) -> None:
-        """The next line, None if it is damaged."""
+        """Process the next operation, or None for a damaged line."""
         if log is None:
             self.num_lost += 1
             self.num_damaged += 1
@@ -108,7 +128,8 @@ class _Keeper:
             self._take_attribute(log)
 
     def _take_study(self, log: dict[str, Any]) -> None:
-        """Whoever opens a study writes such a line; only the first of a name makes one."""
+        """Process the creation of a study; every worker writes such a line, but only the first of a name creates a
+        study."""
         is_new = log["study_name"] not in self.studies
         if is_new and self.num_damaged:
             self.is_lost = True
@@ -119,12 +140,14 @@ class _Keeper:
         self.kept.append(log)
 
     def _take_attribute(self, log: dict[str, Any]) -> None:
+        """Process an attribute of a study."""
         if log["op_code"] in _OF_STUDY and log["study_id"] < len(self.studies):
             if "identity" in log.get("user_attr", {}):
                 self.known.add(log["study_id"])
             self.kept.append(log)
 
     def _take_trial(self, log: dict[str, Any]) -> None:
+        """Process the creation of a trial."""
         if not self.num_damaged:
             self.known.add(log["study_id"])
         if log["study_id"] not in self.known:
@@ -138,9 +161,10 @@ class _Keeper:
         self.kept.append(log)
 
     def _take_change(self, log: dict[str, Any]) -> None:
+        """Process a change of a trial."""
         state = log.get("state")
         number = self.number_now.get(log["trial_id"])
-        is_own = state is None or state in _SCORED  # else it may be the claim of a dead worker that is given up
+        is_own = state is None or state in _SCORED  # otherwise it may end the claim of a dead worker
         if number is None and is_own and log["worker_id"] in self.claimed:
             number = self.number_now[log["trial_id"]] = self.claimed[log["worker_id"]]
         if number is None:
@@ -152,7 +176,7 @@ class _Keeper:
 
 
 def _needed(operation: Any) -> set[str]:
-    """What a line of an operation must hold beside its kind and its worker."""
+    """Return the keys that an operation must have beside its kind and its worker."""
     if operation == JournalOperation.CREATE_STUDY:
         return {"study_name", "directions"}
     if operation == JournalOperation.CREATE_TRIAL:

@@ -1,7 +1,8 @@
 """The trial store: every scored width is a trial of an Optuna study, so that no width is scored twice.
 
-A finished trial is written in one operation. Where several workers share a study, a width is claimed first by a running
-trial; of two claims the one with the lower number holds. The claim of a dead worker is given up by whoever meets it.
+A finished trial is written in one operation. If several workers share a study, a worker first claims a width with a
+running trial; of two claims, the one with the lower number holds. Any worker that meets the claim of a dead worker
+gives it up.
 """
 
 import base64
@@ -27,7 +28,7 @@ from cafenet.space.bins import Bins, IntArray
 
 
 class TrialStore:
-    """The study of one supernet."""
+    """The study of one supernet in a storage."""
 
     def __init__(
         self,
@@ -39,8 +40,19 @@ class TrialStore:
         is_shared: bool | None = None,
         stale_seconds: float = 600.0,
     ) -> None:
-        """identity: what must be equal for scores to be the same; is_shared: claim widths before scoring them (by
-        default where the storage is a URL); stale_seconds: age at which the claim of another machine is given up."""
+        """Open the study, or create it.
+
+        Args:
+            storage: A journal file, an Optuna storage URL, or None to keep trials in memory.
+            bins: The bins of each group.
+            identity: Everything that scores depend on, as plain values by name.
+            name: Name of the study.
+            is_shared: If True, widths are claimed before they are scored. By default this is so for URLs.
+            stale_seconds: Age at which the claim of a worker on another machine is given up.
+
+        Raises:
+            StoreError: If the storage cannot be opened, or the study has another identity.
+        """
         self.bins, self.name, self.storage = bins, name, storage
         self.is_shared = "://" in str(storage) if is_shared is None else is_shared
         self._stale_seconds = stale_seconds
@@ -58,7 +70,7 @@ class TrialStore:
         self.refresh()
 
     def refresh(self) -> None:
-        """Learn what other workers have written meanwhile."""
+        """Read what other workers have written meanwhile."""
         trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
         unfinished, self._running = list(self._running), {}
         for number in [*unfinished, *range(self._num_read, len(trials))]:
@@ -66,15 +78,35 @@ class TrialStore:
         self._num_read = len(trials)
 
     def get(self, taken: IntArray) -> list[ScoredWidth]:
-        """What is known of a width, the oldest first."""
+        """Return the known scores of a width vector.
+
+        Args:
+            taken: Bins per group.
+
+        Returns:
+            The scores, oldest first.
+        """
         return self._known.get(key_of(taken), [])
 
     def all(self) -> list[ScoredWidth]:
-        """All scores, width by width."""
+        """Return all scores, grouped by width vector.
+
+        Returns:
+            The scores.
+        """
         return [scored for each in self._known.values() for scored in each]
 
     def add(self, scored: ScoredWidth, claim: int | None = None) -> ScoredWidth:
-        """Write a finished trial, in one operation where it was not claimed; returns what others will read."""
+        """Write a finished trial.
+
+        Args:
+            scored: The width vector and its score.
+            claim: The claim of this width from `claim`, if there is one; without it, the trial is written in one
+                operation.
+
+        Returns:
+            The score as other workers will read it.
+        """
         content, state = _encoded(scored), TrialState.COMPLETE if scored.score.is_complete else TrialState.PRUNED
         if claim is None or not self._fulfil(claim, state, scored.score.value, content):
             trial = create_trial(
@@ -89,7 +121,14 @@ class TrialStore:
         return self._known[scored.taken][-1]
 
     def claim(self, taken: IntArray) -> int | None:
-        """Take a width for this worker; None where another worker has it."""
+        """Claim a width for this worker.
+
+        Args:
+            taken: Bins per group.
+
+        Returns:
+            The claim, or None if another worker has one.
+        """
         key = key_of(taken)
         if self._holder(key) is not None:
             return None
@@ -108,13 +147,17 @@ class TrialStore:
         return claim
 
     def give_up(self, claim: int) -> None:
-        """End a claim without a score; another worker that thought this one dead may have done so before."""
+        """End a claim without a score; it is no error if another worker has ended it before.
+
+        Args:
+            claim: The claim from `claim`.
+        """
         with suppress(optuna.exceptions.UpdateFinishedTrialError):
             self._storage.set_trial_state_values(claim, TrialState.FAIL)
         self.refresh()
 
     def _fulfil(self, claim: int, state: TrialState, value: float, content: dict[str, Any]) -> bool:
-        """Finish a claimed trial; False where another worker, which thought this one dead, has ended the claim."""
+        """Finish a claimed trial; return False if another worker, which believed this one dead, has ended the claim."""
         try:
             self._storage.set_trial_user_attr(claim, "score", content)
             self._storage.set_trial_state_values(claim, state, [value])
@@ -123,7 +166,7 @@ class TrialStore:
         return True
 
     def _holder(self, key: Key) -> FrozenTrial | None:
-        """The running trial that holds a width: the first of those whose worker is alive."""
+        """Return the running trial that holds a width: the first one whose worker is alive."""
         for _, trial in sorted(self._running.items()):
             if self._key(trial) != key:
                 continue
@@ -133,6 +176,7 @@ class TrialStore:
         return None
 
     def _is_dead(self, trial: FrozenTrial) -> bool:
+        """Return whether the worker of a running trial has ended, or is on another machine and its claim is too old."""
         claim = trial.user_attrs.get("claim", {})
         if claim.get("host") == socket.gethostname():
             birth = _birth(int(claim["pid"]))
@@ -140,6 +184,7 @@ class TrialStore:
         return time.time() - float(claim.get("time", 0)) > self._stale_seconds
 
     def _learn(self, trial: FrozenTrial) -> None:
+        """Take in one trial of the study."""
         if trial.state == TrialState.RUNNING and "claim" in trial.user_attrs:
             self._running[trial.number] = trial
         elif trial.state in (TrialState.COMPLETE, TrialState.PRUNED) and "score" in trial.user_attrs:
@@ -147,13 +192,16 @@ class TrialStore:
             self._known.setdefault(scored.taken, []).append(scored)
 
     def _key(self, trial: FrozenTrial) -> Key:
+        """Return the bins per group of a trial."""
         return tuple(group.num_taken(int(trial.params[group.name])) for group in self.bins.groups)
 
     def _widths(self, key: Key) -> dict[str, int]:
+        """Return the channels per group, by name, as the parameters of a trial."""
         return {group.name: group.width(number) for group, number in zip(self.bins.groups, key, strict=True)}
 
     def _check_identity(self, identity: dict[str, Any], storage: str) -> None:
-        is_empty = self._storage.get_n_trials(self._study_id) == 0  # asked first: another worker may begin just now
+        """Refuse a study of another program, supernet or data set; record the identity in a new study."""
+        is_empty = self._storage.get_n_trials(self._study_id) == 0  # read first: another worker may start right now
         before = self._storage.get_study_user_attrs(self._study_id).get("identity")
         if before is None:
             if not is_empty:
@@ -173,6 +221,7 @@ class TrialStore:
 
 
 def _encoded(scored: ScoredWidth) -> dict[str, Any]:
+    """Return a score as plain values for the store."""
     score = scored.score
     values = None
     if score.values is not None:
@@ -192,6 +241,7 @@ def _encoded(scored: ScoredWidth) -> dict[str, Any]:
 
 
 def _decoded(key: Key, trial: FrozenTrial) -> ScoredWidth:
+    """Return the score that a trial holds."""
     content = trial.user_attrs["score"]
     values = None
     if content["values"] is not None:
@@ -211,15 +261,16 @@ def _decoded(key: Key, trial: FrozenTrial) -> ScoredWidth:
 
 
 def _claim_of_this_process() -> dict[str, Any]:
+    """Return plain values that identify this process as the owner of a claim."""
     pid = os.getpid()
     return {"host": socket.gethostname(), "pid": pid, "birth": _birth(pid), "time": time.time()}
 
 
 def _birth(pid: int) -> int | None:
-    """When a process began, in ticks of the machine's clock, or 0 where that is not told; None where it has ended.
+    """Return the start time of a process in clock ticks, 0 if the system does not tell it, or None if it has ended.
 
-    Process numbers are used again, often at once in a container; and a process that was killed stays in the table
-    until its parent looks.
+    Process numbers are reused, often at once in a container, and a killed process stays in the process table until its
+    parent notices.
     """
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -229,6 +280,7 @@ def _birth(pid: int) -> int | None:
 
 
 def _is_alive(pid: int) -> bool:
+    """Return whether a process with this number exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
