@@ -94,10 +94,14 @@ def test_light_heads():
 
 
 def test_all_mistakes_of_a_config_in_one_message():
-    config = DetectorConfig(fpn_channels=0, min_size=10, max_size=5, anchor_ratios=(), image_std=(1.0,), head_depth=-1)
+    with pytest.raises(DetectionError) as error:
+        DetectorConfig(fpn_channels=0, image_std=(0.0,), head_depth=-1)
+    for part in ("fpn_channels must be a whole number of at least 1", "image_std", "head_depth"):
+        assert part in str(error.value)
+    config = DetectorConfig(min_size=10, max_size=5, anchor_ratios=(), image_std=(1.0,))
     with pytest.raises(DetectionError) as error:
         build_detector(tiny_net(), 2, config)
-    for part in ("fpn_channels must be 1", "min_size <= max_size", "anchor_ratios", "image_std", "head_depth"):
+    for part in ("min_size <= max_size", "anchor_ratios", "image_std"):
         assert part in str(error.value)
     with pytest.raises(DetectionError, match="head_depth must be at most 4, but is 5"):
         build_detector(tiny_net(), 2, replace(SMALL, framework="retinanet", head_depth=5))

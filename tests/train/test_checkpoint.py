@@ -128,7 +128,7 @@ def test_other_files(tmp_path):
     with pytest.raises(CheckpointError, match="is not a checkpoint of cafenet"):
         read_checkpoint(path, {})
     torch.save({"format": checkpoint.FORMAT, "format_version": 99}, path)
-    with pytest.raises(CheckpointError, match="must have format version 1, but has 99; remove it to begin again"):
+    with pytest.raises(CheckpointError, match="must have format version 1, but has 99; use another directory"):
         read_checkpoint(path, {})
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from cafenet.errors import TraceError
 from cafenet.modules.calling import call_arguments, unwrap
@@ -114,6 +115,7 @@ def find_space(
     min_width = _checked_min_width(min_width)
     model = unwrap(model)
     expect_own_forwards(model)
+    _expect_sizes(model)
     args, kwargs = call_arguments(example_inputs)
     paths = output_paths(outputs)
     try:
@@ -129,6 +131,16 @@ def find_space(
         find_faults(model, atoms, passes)
     space = build_space(model, atoms, [each.run for each in passes], unused, min_width)
     return replace(space, outputs=paths)
+
+
+def _expect_sizes(model: nn.Module) -> None:
+    """Refuses lazy layers that have not seen an input yet."""
+    lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
+    if lazy:
+        raise TraceError(
+            f"the model must run on the example inputs before it is traced, but {lazy[0]} has no size yet; call the "
+            "model once"
+        )
 
 
 def _checked_min_width(min_width: Any) -> int | float:
