@@ -163,8 +163,9 @@ def _slot(entry: Any) -> AttributeSlot:
     is_slot = isinstance(entry, list) and tuple(map(type, entry)) == kinds
     if not is_slot or min(entry[2:5]) < 0 or entry[4] == 0 or not -1 <= entry[6] < max(len(entry[7]), 1):
         raise SlimFileError(f"an attribute must have a module, a name and how it follows widths, but is {entry!r:.60}")
-    index, whole = entry[6:]
-    return AttributeSlot(*entry[:6], None if index < 0 else index, _row(whole, "an attribute's sizes"))
+    module, attribute, pattern, factor, divisor, as_tuple, index, whole = entry
+    sizes = _row(whole, "an attribute's sizes")
+    return AttributeSlot(module, attribute, pattern, factor, divisor, as_tuple, None if index < 0 else index, sizes)
 
 
 def _check_attributes(layout: Layout, model: nn.Module) -> None:

@@ -14,18 +14,11 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.common.run_log import Journal
 from cafenet.common.user_code import UserPart
 from cafenet.errors import TrainingError
+from cafenet.modules.batches import Batch, LossFunction
 from cafenet.modules.calling import expect_values
 from cafenet.space.importance import constants
 from cafenet.space.layout import cuts
-from cafenet.supernet.supernet import (
-    Batch,
-    LossFunction,
-    Pick,
-    Supernet,
-    checkpointing_error,
-    same_randomness,
-    unreduced,
-)
+from cafenet.supernet.supernet import Pick, Supernet, checkpointing_error, same_randomness, unreduced
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import restoring
 from cafenet.training.config import TrainConfig
