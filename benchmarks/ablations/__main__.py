@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+import cafenet
 from benchmarks.ablations.cells import ABLATIONS, EPOCHS, Cell
 from benchmarks.ablations.page import NETWORK, key_of, markdown, write_figure
-from benchmarks.places import ROOT
+from benchmarks.common.places import ROOT
+from benchmarks.common.results_file import Results
 from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE, trained_accuracy
 from benchmarks.ranking.networks import SIZE, Task, task
 from benchmarks.ranking.supernets import NUM_VALIDATION
-from benchmarks.search_results import Results
-
-import cafenet
 from cafenet.data import eval_loader, train_loader
 from cafenet.pipeline.stages import Job, search_in_stages, train_stage
 from cafenet.searching.algorithms.base import Algorithm

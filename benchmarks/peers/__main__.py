@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from benchmarks.common.places import ROOT
+from benchmarks.common.results_file import Results
 from benchmarks.peers import methods
 from benchmarks.peers.methods import METHODS, prepared
 from benchmarks.peers.page import markdown
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, trained_for
-from benchmarks.places import ROOT
-from benchmarks.search_results import Results
-
 from cafenet.supernet.plain_training import initialised, train_model
 
 HERE = Path(__file__).resolve().parent

@@ -14,14 +14,15 @@ import argparse
 from pathlib import Path
 
 import torch
-from benchmarks.places import ROOT
+
+from benchmarks.common.places import ROOT
+from benchmarks.common.results_file import Results
 from benchmarks.ranking.labels import label
 from benchmarks.ranking.networks import BUILDERS, NUM_WIDTHS, task
 from benchmarks.ranking.page import markdown
 from benchmarks.ranking.picks import SEARCHES, search_all
 from benchmarks.ranking.supernets import WAYS, rank
 from benchmarks.ranking.trends import fit_trends
-from benchmarks.search_results import Results
 
 HERE = Path(__file__).resolve().parent
 STEPS = ("labels", "supernets", "trends", "picks", "page")

@@ -16,11 +16,11 @@ import importlib
 import shutil
 from pathlib import Path
 
-from benchmarks.places import ROOT
+from benchmarks.common.places import ROOT
+from benchmarks.common.results_file import Results
 from benchmarks.reliability.cases import measure, measured_revision
 from benchmarks.reliability.children import preload
 from benchmarks.reliability.page import PARTS, markdown
-from benchmarks.search_results import Results
 
 HERE = Path(__file__).resolve().parent
 
