@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.ablations.cells import ABLATIONS, EPOCHS, Ablation, Cell
 from benchmarks.common.intervals import cell_of
-from benchmarks.common.places import ROOT
+from benchmarks.common.places import kept_results
 from benchmarks.common.results_file import Results
 from benchmarks.ranking.law import Law, fit_law, known_truth
 from benchmarks.ranking.networks import BAND, task
@@ -19,7 +19,7 @@ from cafenet.common.statistics import compare_paired
 NETWORK = "residual"
 """Of the ranking benchmark's two. On the plain one the best width of the line is hardly better than uniform ones."""
 NUM_COLUMNS = 7
-RANKING = ROOT / "benchmarks" / "ranking" / "results.json"
+RANKING = kept_results("ranking")
 """The labels that the line is fitted to."""
 
 

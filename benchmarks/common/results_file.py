@@ -1,4 +1,4 @@
-"""The search benchmark's results on disk: saved after every piece, also by several processes at once."""
+"""A benchmark's results on disk: saved after every piece, also by several processes at once."""
 
 import fcntl
 import json

@@ -1,18 +1,5 @@
-"""What choosing the best candidate costs: time per step for r = 0..3, exact and race, as ratios to an r = 0 step.
+"""Times of steps, quality of choices and peak memory of one network, in one run."""
 
-    python benchmarks/efficiency.py                       # both networks, about an hour on one core
-    python benchmarks/efficiency.py --networks vgg        # one of them; two processes may share the output file
-    python benchmarks/efficiency.py --quick               # a few steps, to see that it runs
-
-Everything is measured in one run on the same sampled widths, so noise is shared, and medians of ratios are taken. A
-step is forward, backward and update; the r = 0 step beside it trains the leading bins of the same width. A supernet is
-trained with the race meanwhile, so that the quality of its choices is seen over training: (loss of the raced choice -
-minimum) / (mean - minimum) over all candidates on the whole batch; 0 is perfect, 1 is a random choice. The result goes
-to docs/efficiency.json and docs/efficiency.md, network by network.
-"""
-
-import argparse
-import json
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -27,9 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, cross_entropy
 
 import cafenet
-from benchmarks.common.places import CIFAR, ROOT
+from benchmarks.common.places import CIFAR
 from benchmarks.efficiency.networks import mobilenet_v2, vgg
-from benchmarks.efficiency.page import write_table
 from cafenet.modules.batches import Batch
 from cafenet.space.bins import flops_sensitive_bins
 from cafenet.supernet.candidate_choice import Exact, Race
@@ -49,41 +35,6 @@ class Network:
 
 
 NETWORKS = {"vgg": Network(vgg, 32, 1.0, 0.05), "mobilenet_v2": Network(mobilenet_v2, 16, 0.25, 0.02)}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", choices=sorted(NETWORKS), default=sorted(NETWORKS))
-    parser.add_argument("--steps", type=int, default=120, help="training steps a setting")
-    parser.add_argument("--exact-every", type=int, default=6, help="steps between exact evaluations")
-    parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="three steps a setting")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "efficiency.json")
-    args = parser.parse_args()
-    if args.quick:
-        args.steps, args.exact_every = 3, 1
-    torch.set_num_threads(args.threads)
-    for name in args.networks:
-        for r in (1, 2, 3):
-            key = f"{name} r={r} steps={args.steps} batch={args.batch_size}"
-            if key not in read(args.output):
-                print(f"measuring {key}", flush=True)
-                keep(args.output, key, measure(name, r, args.steps, args.exact_every, args.batch_size))
-        key = f"{name} plain batch={args.batch_size}"
-        if key not in read(args.output):
-            row = {"network": name, "full_width_ratio": full_width_ratio(name, args.batch_size)}
-            keep(args.output, key, row | {"peak_mb": peak_memory(name, args.batch_size)})
-    print(write_table(read(args.output), args.output.with_suffix(".md")))
-
-
-def read(output: Path) -> dict[str, Any]:
-    return json.loads(output.read_text()) if output.exists() else {}
-
-
-def keep(output: Path, key: str, row: dict[str, Any]) -> None:
-    """Add a row at once; whatever another process wrote meanwhile stays."""
-    output.write_text(json.dumps(read(output) | {key: row}, indent=1) + "\n")
 
 
 def images(name: str) -> tuple[Tensor, Tensor]:
@@ -207,7 +158,3 @@ def _two_steps(name: str, r: int, choice: Race | Exact, batch_size: int) -> int:
         supernet.step(batch, cross_entropy).loss.backward()
     status = Path("/proc/self/status").read_text()  # not getrusage: its peak includes the parent's at the fork
     return int(status.split("VmHWM:")[1].split()[0]) // 1024
-
-
-if __name__ == "__main__":
-    main()

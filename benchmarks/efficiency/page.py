@@ -1,18 +1,17 @@
 """The efficiency benchmark's results as a page."""
 
-from pathlib import Path
 from typing import Any
 
 # Seconds per CIFAR-10 epoch in the paper's table of appendix a5 for r = 0, 1, 2, 3.
 PAPER = {"mobilenet_v2": (51.3, 61.1, 95.2, 203.6), "vgg": (61.6, 72.4, 109.7, 258.4)}
 
 
-def write_table(results: dict[str, Any], path: Path) -> str:
-    """Write the page and return its text."""
+def markdown(results: dict[str, Any]) -> str:
+    """The whole page."""
     lines = [
         "# What choosing the best candidate costs",
         "",
-        "Made by `make bench-efficiency` (`benchmarks/efficiency.py`, which says how); one CPU core, batch 256,",
+        "Made by `make bench-efficiency` (`python -m benchmarks.efficiency`, which says how); one CPU core, batch 256,",
         "narrow CIFAR networks (VGG-19 at a quarter of its width on 32x32 images, MobileNetV2 at a quarter on",
         "16x16). Times are ratios to an r = 0 step of the same widths in the same run. `arithmetic` is (candidates",
         "x forward + step) / step with the measured times of one forward and one step. `quality` is (loss of the",
@@ -53,6 +52,4 @@ def write_table(results: dict[str, Any], path: Path) -> str:
         if "peak_mb" in row:
             peaks = ", ".join(f"{label} {value}" for label, value in row["peak_mb"].items())
             lines.append(f"| {row['network']} | {row['full_width_ratio']:.2f} | {peaks} |")
-    text = "\n".join(lines) + "\n"
-    path.write_text(text)
-    return text
+    return "\n".join(lines) + "\n"

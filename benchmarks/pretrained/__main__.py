@@ -1,15 +1,16 @@
 """What an importance-sorted start is worth: a pretrained CNN's widths before and after sorting, and a short training.
 
-    python benchmarks/pretrained_start.py
+    python -m benchmarks.pretrained
 
 A small CNN is trained on CIFAR-10. Then, for random widths: the loss of its leading channels as they are, and after
 sort_by_importance, with batch norm in train mode on the same batch; and the mean loss of sampled widths over the last
 steps of a supernet training that starts from fresh weights, from the pretrained ones, and from the sorted ones. Three
-seeds; the table goes to docs/pretrained.md.
+seeds; the losses go to benchmarks/pretrained/results.json and the table to docs/pretrained.md.
 """
 
 import argparse
-from statistics import mean, stdev
+import json
+from statistics import mean
 
 import numpy as np
 import torch
@@ -18,17 +19,15 @@ from torch.nn.functional import avg_pool2d, cross_entropy
 from torch.utils.data import TensorDataset
 
 import cafenet
-from benchmarks.common.places import CIFAR, ROOT
+from benchmarks.common.places import CIFAR, kept_results, page_of
 from benchmarks.efficiency.networks import vgg
-from cafenet.common.statistics import compare_paired
+from benchmarks.pretrained.page import markdown
 from cafenet.space.bins import Bins, flops_sensitive_bins
 from cafenet.space.importance import sort_by_importance
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
 from cafenet.training.optimizers import OptimizerConfig
-
-ENDS = ("pretrained, sorted", "pretrained")
 
 
 def main() -> None:
@@ -46,30 +45,11 @@ def main() -> None:
         for name, value in one_seed(pixels, labels, seed, args.pretrain_steps, args.supernet_steps).items():
             rows.setdefault(name, []).append(value)
             print(f"seed {seed}: {name}: {value:.3f}", flush=True)
-    page = ROOT / "docs" / "pretrained.md"
-    page.write_text(markdown(rows, args.seeds, args.pretrain_steps))
-    print(f"{page} written")
-
-
-def markdown(rows: dict[str, list[float]], num_seeds: int, num_steps: int) -> str:
-    """The page."""
-    lines = [
-        "# What an importance-sorted start is worth",
-        "",
-        "Made by `make bench-pretrained` (`benchmarks/pretrained_start.py`, which says how): a VGG-19 at a quarter of",
-        f"its width on CIFAR-10 at 16x16, pretrained for {num_steps} steps of 128 images. Mean loss of 20 random width",
-        f"vectors, their leading channels, on 512 training images; {num_seeds} seeds with their standard deviation.",
-        "",
-        "| start | loss | spread |",
-        "| --- | ---: | ---: |",
-    ]
-    for name, values in rows.items():
-        lines.append(f"| {name} | {mean(values):.3f} | {stdev(values) if len(values) > 1 else 0:.3f} |")
-    difference = compare_paired(
-        *(next(row for name, row in rows.items() if name.startswith("after") and name.endswith(end)) for end in ENDS)
-    )
-    lines += ["", f"After the supernet's training, sorted minus unsorted, paired by seed: {difference}."]
-    return "\n".join(lines) + "\n"
+    output, results = kept_results("pretrained"), {"pretrain_steps": args.pretrain_steps, "rows": rows}
+    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    page = page_of("pretrained", output)
+    page.write_text(markdown(results), encoding="utf-8")
+    print(f"{output} and {page} written")
 
 
 def one_seed(pixels: Tensor, labels: Tensor, seed: int, pretrain_steps: int, supernet_steps: int) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """How many width vectors does CafeNet price in a second?
 
-    python benchmarks/pricing.py
+    python -m benchmarks.pricing
 
 Random width vectors of MobileNetV2 (224 px) are priced as one array by `space.flops`, and a sample of them one by one
 as dicts. One thread; the first call of each kind is not counted.

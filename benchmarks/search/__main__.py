@@ -1,15 +1,15 @@
 """How good and how fast is the search? Four parts, each of which goes on where it was stopped.
 
-    python benchmarks/search.py                              # all parts, some two hours on one core
-    python benchmarks/search.py --parts table --shard 0/2    # half of the seeds, beside another process with 1/2
-    python benchmarks/search.py --quick --output build/search.json
+    python -m benchmarks.search                              # all parts, some two hours on one core
+    python -m benchmarks.search --parts table --shard 0/2    # half of the seeds, beside another process with 1/2
+    python -m benchmarks.search --quick --output build/search.json
 
 table     regret on a table of trained networks, beside Optuna's samplers, paired by seed
 overhead  milliseconds per candidate beyond its evaluation
 supernet  widths scored per minute on a trained CIFAR-10 supernet, racing against the plain way, and their picks
 workers   two workers of one thread against one
 
-Results go to docs/search.json after every piece, and docs/search.md is made of them.
+Results go to benchmarks/search/results.json after every piece, and docs/search.md is made of them.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.common.places import ROOT, kept_results, page_of
 from benchmarks.common.results_file import Results
 from benchmarks.search.overhead import measure_overhead
 from benchmarks.search.page import markdown
@@ -29,7 +30,6 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 
-ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("table", "overhead", "supernet", "workers")
 PERCENTS = (75, 50, 25)
 OURS = {"Evolution": Evolution(), "Random": RandomSearch(), "Greedy": Greedy()}
@@ -50,7 +50,7 @@ def main() -> None:
         compare_scoring(results, options.cache, range(1 if options.quick else 5)[first::step], quick=options.quick)
     if "workers" in options.parts:
         compare_workers(results, options.cache, num_runs=1 if options.quick else 3, quick=options.quick)
-    page = options.output.with_suffix(".md")
+    page = page_of("search", options.output)
     page.write_text(markdown(results), encoding="utf-8")
     print(f"{options.output} and {page} written")
 
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cache", type=Path, default=ROOT / "build" / "bench-search", help="where the supernet is kept"
     )
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "search.json")
+    parser.add_argument("--output", type=Path, default=kept_results("search"))
     return parser
 
 

@@ -36,7 +36,7 @@ def markdown(results: Results) -> str:
     versions = ", ".join(f"{package} {version}" for package, version in results.versions.items())
     parts = [
         "# The search",
-        f"Made by `make bench-search` (`python benchmarks/search.py`, which says how). {versions}.",
+        f"Made by `make bench-search` (`python -m benchmarks.search`, which says how). {versions}.",
     ]
     claims = list(_claims(results))
     parts += ["## Claims", table(["claim", "measured", "holds"], claims)] if claims else []

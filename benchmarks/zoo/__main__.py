@@ -1,8 +1,8 @@
 """Which models of the zoo does each tool handle, and how long does it take to find out what can vary?
 
-    python benchmarks/zoo.py                        all 80 classification models of torchvision, all tools
-    python benchmarks/zoo.py --timm --models 'timm:*' --output docs/zoo-timm.json
-    python benchmarks/zoo.py --models 'resnet*' densenet201 --skip-peers --output out/zoo.json
+    python -m benchmarks.zoo                        all 80 classification models of torchvision, all tools
+    python -m benchmarks.zoo --timm --models 'timm:*' --output build/zoo-timm.json
+    python -m benchmarks.zoo --models 'resnet*' densenet201 --skip-peers --output build/zoo.json
 
 Every model meets every tool in a process of its own, tools interleaved per model. Each finished row is saved at once,
 and a second start goes on where the first one stopped. See `--help` for the limits.
@@ -16,6 +16,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmarks.common.places import kept_results, page_of
 from benchmarks.zoo.models import model_names
 from benchmarks.zoo.page import markdown
 from benchmarks.zoo.results_file import Results
@@ -28,7 +29,7 @@ SET_UP_SECONDS = 300.0
 
 
 def main() -> None:
-    """Measure what is missing, then write the table."""
+    """Measure what is missing, then write the page."""
     options = _parser().parse_args()
     tools = _tools(skip_peers=options.skip_peers)
     names = model_names(options.models, timm=options.timm)
@@ -44,10 +45,10 @@ def main() -> None:
         results.add(name, tool, facts)
         eta_min = (time.monotonic() - start) / (number + 1) * (len(todo) - number - 1) / 60
         print(f"[{number + 1}/{len(todo)}] {name:28} {tool:13} {_outcome(facts)}  (ETA {eta_min:.0f} min)", flush=True)
-    table = options.output.with_suffix(".md")
-    command = shlex.join(["python", "benchmarks/zoo.py", *sys.argv[1:]])
-    table.write_text(markdown(results, command), encoding="utf-8")
-    print(f"{options.output} and {table} written")
+    page = page_of("zoo", options.output)
+    command = shlex.join(["python", "-m", "benchmarks.zoo", *sys.argv[1:]])
+    page.write_text(markdown(results, command), encoding="utf-8")
+    print(f"{options.output} and {page} written")
 
 
 def measure(job: Job, limit: float) -> Facts:
@@ -101,8 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory-gb", type=float, default=12.0, help="memory for one process (%(default)g)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and images (%(default)s)")
     parser.add_argument("--fresh", action="store_true", help="start a new file; the rows in it are lost")
-    default = Path(__file__).parent.parent / "docs" / "zoo.json"
-    parser.add_argument("--output", type=Path, default=default, help="JSON file; the table is written beside it")
+    parser.add_argument("--output", type=Path, default=kept_results("zoo"), help="JSON file (%(default)s)")
     return parser
 
 

@@ -3,7 +3,7 @@
 The source is Debian's package `dataset-fashion-mnist` (MIT licence):
 
     apt-get install dataset-fashion-mnist
-    python tools/embed_fashion_mnist.py
+    python tools/data/embed_fashion_mnist.py
 
 Without installing, `apt-get download` the package, unpack it with `dpkg-deb -x` and pass the directory with the four
 `idx` files. The same source gives the same file, byte for byte (given the same zlib).
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 SOURCE = Path("/usr/share/datasets/fashion-mnist")
-TARGET = Path(__file__).parents[1] / "src" / "cafenet" / "data" / "fashion_mnist.npz"
+TARGET = Path(__file__).parents[2] / "src" / "cafenet" / "data" / "fashion_mnist.npz"
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 PER_CLASS = {"train": 600, "t10k": 200}
 SEED = 0

@@ -1,6 +1,6 @@
 """Draw the pictures of docs/method.md: bins, the locally free zone, min-min and max-max.
 
-python tools/method_figures.py
+python tools/docs/method_figures.py
 """
 
 from itertools import pairwise
@@ -16,7 +16,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 import cafenet
 from cafenet.supernet.sharing import assigned_bins, patterns
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "images"
+TARGET = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 INK, PALE, LINE = "#23303b", "#eef1f4", "#8a97a3"
 BASE, FREE, BEST = "#4c78a8", "#f28e2b", "#59a14f"

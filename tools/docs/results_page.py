@@ -1,6 +1,6 @@
 """Make docs/results.md from finished runs: their tables, their claims, and the command that made each.
 
-    python tools/results_page.py runs/cifar10-vgg-small runs/bccd-retinanet
+    python tools/docs/results_page.py runs/cifar10-vgg-small runs/bccd-retinanet
 
 What the page needs of a run (of `cafenet run` or `cafenet detect`) is kept as a small file in docs/results/, so a run
 that is given replaces its section and the others stay.
@@ -20,7 +20,7 @@ from cafenet.report.run_page import rows_of
 from cafenet.report.run_records import read_run
 from cafenet.runs.results import claims, count
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 HEAD = """# Results
 
@@ -33,7 +33,7 @@ whose interval holds zero is no win and no loss. FLOPs count one multiply-add as
 - [Ablations](ablations.md): the paper's, at a small scale and with few seeds yet.
 - [Search](search.md), [efficiency](efficiency.md), [pretrained start](pretrained.md): parts of the method on their own.
 - Below: whole runs of shipped recipes, from the supernet to models on a test set. Made by
-  `python tools/results_page.py RUN_DIR ...`.
+  `python tools/docs/results_page.py RUN_DIR ...`.
 
 These runs are small stand-ins (narrow networks, a part of the data, a few epochs) that finish on a CPU. They show that
 the whole job works and how large differences are at this scale, and say little about the paper's scale. Every final

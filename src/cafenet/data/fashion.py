@@ -1,7 +1,7 @@
 """Fashion-MNIST in small: 6,000 + 2,000 grey images of 28x28 in ten classes, a part of this package.
 
 A subset of the data set of Zalando (MIT licence, see fashion_mnist.LICENSE), equally many images of every class;
-`tools/embed_fashion_mnist.py` made it. It is what every example runs on, without a download.
+`tools/data/embed_fashion_mnist.py` made it. It is what every example runs on, without a download.
 """
 
 from pathlib import Path
