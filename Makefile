@@ -2,9 +2,10 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-SOURCES := src tests tools $(wildcard benchmarks)
+SOURCES := src tests tools benchmarks
+BENCHMARKS := $(patsubst benchmarks/%/__main__.py,bench-%,$(sort $(wildcard benchmarks/*/__main__.py)))
 
-.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers bench-reliability clean
+.PHONY: demo test lint docs bench $(BENCHMARKS) clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cafenet run demo --output runs/demo
@@ -17,42 +18,19 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 docs: $(VENV)/.docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/site/index.html"
 
-bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers bench-reliability
+bench: $(BENCHMARKS)
 
-bench-zoo: $(VENV)/.peers-installed
-	$(BIN)/python benchmarks/zoo.py
+# `make bench-zoo` measures benchmarks/zoo, and so on; some need the tools that CafeNet is compared with.
+bench-peers bench-reliability bench-zoo: $(VENV)/.peers-installed
 
-bench-pricing: $(VENV)/.dev-installed
-	$(BIN)/python benchmarks/pricing.py
-
-bench-efficiency: $(VENV)/.dev-installed
-	$(BIN)/python benchmarks/efficiency.py
-
-bench-pretrained: $(VENV)/.dev-installed
-	$(BIN)/python benchmarks/pretrained_start.py
-
-bench-search: $(VENV)/.dev-installed
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/search.py
-
-bench-kernels: $(VENV)/.dev-installed
-	$(BIN)/python -m benchmarks.kernels
-
-bench-ranking: $(VENV)/.dev-installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.ranking
-
-bench-ablations: $(VENV)/.dev-installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.ablations
-
-bench-peers: $(VENV)/.peers-installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers
-
-bench-reliability: $(VENV)/.peers-installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.reliability
+$(BENCHMARKS): bench-%: $(VENV)/.dev-installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.$*
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing cafenet into $(VENV) (the first time this downloads torch)"
@@ -77,4 +55,4 @@ $(VENV)/.docs-installed: $(VENV)/.dev-installed
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
-	find src tests $(wildcard benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

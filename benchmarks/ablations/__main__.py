@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+import cafenet
 from benchmarks.ablations.cells import ABLATIONS, EPOCHS, Cell
 from benchmarks.ablations.page import NETWORK, key_of, markdown, write_figure
-from benchmarks.places import ROOT
+from benchmarks.common.places import ROOT, kept_results
+from benchmarks.common.results_file import Results
 from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE, trained_accuracy
 from benchmarks.ranking.networks import SIZE, Task, task
 from benchmarks.ranking.supernets import NUM_VALIDATION
-from benchmarks.search_results import Results
-
-import cafenet
 from cafenet.data import eval_loader, train_loader
 from cafenet.pipeline.stages import Job, search_in_stages, train_stage
 from cafenet.searching.algorithms.base import Algorithm
@@ -34,7 +34,6 @@ from cafenet.supernet.plain_training import initialised
 from cafenet.supernet.train import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
-HERE = Path(__file__).resolve().parent
 POPULATION, ITERATIONS = 20, 8
 
 
@@ -46,7 +45,7 @@ def main() -> None:
     parser.add_argument("--shard", default="0/1", help="I/N: only every N-th seed, from I on")
     parser.add_argument("--epochs", type=float, default=EPOCHS, help="of a supernet (%(default)s)")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-ablations")
-    parser.add_argument("--output", type=Path, default=HERE / "results.json")
+    parser.add_argument("--output", type=Path, default=kept_results("ablations"))
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "ablations.md")
     options = parser.parse_args()
     torch.set_num_threads(1)

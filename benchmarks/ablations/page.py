@@ -4,22 +4,22 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from benchmarks.ablations.cells import ABLATIONS, EPOCHS, Ablation, Cell
-from benchmarks.intervals import cell_of
-from benchmarks.places import ROOT
+from benchmarks.common.intervals import cell_of
+from benchmarks.common.places import kept_results
+from benchmarks.common.results_file import Results
 from benchmarks.ranking.law import Law, fit_law, known_truth
 from benchmarks.ranking.networks import BAND, task
 from benchmarks.ranking.picks import BEST_OF_LINE, without_supernet
 from benchmarks.ranking.supernets import NUM_VALIDATION
-from benchmarks.search_results import Results
-from matplotlib.figure import Figure
-
 from cafenet.common.statistics import compare_paired
 
 NETWORK = "residual"
 """Of the ranking benchmark's two. On the plain one the best width of the line is hardly better than uniform ones."""
 NUM_COLUMNS = 7
-RANKING = ROOT / "benchmarks" / "ranking" / "results.json"
+RANKING = kept_results("ranking")
 """The labels that the line is fitted to."""
 
 

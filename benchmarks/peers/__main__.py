@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from benchmarks.common.places import ROOT, kept_results
+from benchmarks.common.results_file import Results
 from benchmarks.peers import methods
 from benchmarks.peers.methods import METHODS, prepared
 from benchmarks.peers.page import markdown
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, trained_for
-from benchmarks.places import ROOT
-from benchmarks.search_results import Results
-
 from cafenet.supernet.plain_training import initialised, train_model
 
-HERE = Path(__file__).resolve().parent
 OTHER_SEED = 1000
 """Between the seeds of one network's trainings from scratch."""
 
@@ -147,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shard", default="0/1", help="I/N: every N-th network and seed, from I on")
     parser.add_argument("--quick", action="store_true", help="one epoch of everything, to see that it runs")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-peers")
-    parser.add_argument("--output", type=Path, default=HERE / "results.json")
+    parser.add_argument("--output", type=Path, default=kept_results("peers"))
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "peers.md")
     return parser
 

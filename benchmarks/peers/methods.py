@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
-from benchmarks.peers.tasks import Task, trained_for
 from torch import Tensor, nn
 
 import cafenet
+from benchmarks.peers.tasks import Task, trained_for
 from cafenet.scoring.evaluation import evaluate
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget

@@ -4,12 +4,12 @@ import inspect
 from typing import Any
 
 import numpy as np
-from benchmarks.intervals import cell_of
+
+from benchmarks.common.intervals import cell_of
+from benchmarks.common.results_file import Results
 from benchmarks.peers.methods import HELPERS, METHODS, NUM_SEARCHED, SPARSE_EPOCHS, SUPERNET_EPOCHS
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
 from benchmarks.ranking.networks import NUM_VALIDATION
-from benchmarks.search_results import Results
-
 from cafenet.common.statistics import PairedDifference, compare_paired
 
 OURS = "CafeNet-T"

@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from benchmarks.ranking.networks import Block, cifar_parts
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import cafenet
+from benchmarks.ranking.networks import Block, cifar_parts
 from cafenet.data import Augmentation, ImageData, eval_loader, train_loader
 from cafenet.models import load_model
 from cafenet.models.mobilenet_v2 import InvertedResidual

@@ -14,16 +14,16 @@ import argparse
 from pathlib import Path
 
 import torch
-from benchmarks.places import ROOT
+
+from benchmarks.common.places import ROOT, kept_results
+from benchmarks.common.results_file import Results
 from benchmarks.ranking.labels import label
 from benchmarks.ranking.networks import BUILDERS, NUM_WIDTHS, task
 from benchmarks.ranking.page import markdown
 from benchmarks.ranking.picks import SEARCHES, search_all
 from benchmarks.ranking.supernets import WAYS, rank
 from benchmarks.ranking.trends import fit_trends
-from benchmarks.search_results import Results
 
-HERE = Path(__file__).resolve().parent
 STEPS = ("labels", "supernets", "trends", "picks", "page")
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=16, help="supernets of each way (%(default)s)")
     parser.add_argument("--shard", default="0/1", help="I/N: only every N-th width or seed, from I on")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-ranking", help="of full networks")
-    parser.add_argument("--output", type=Path, default=HERE / "results.json")
+    parser.add_argument("--output", type=Path, default=kept_results("ranking"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = Results(options.output)

@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 
 import torch
-from benchmarks.ranking.networks import SIZE, Task
-from benchmarks.search_results import Results
 
+from benchmarks.common.results_file import Results
+from benchmarks.ranking.networks import SIZE, Task
 from cafenet.data import Augmentation, eval_loader, train_loader
 from cafenet.scoring.evaluation import evaluate
 from cafenet.supernet.plain_training import initialised, train_model

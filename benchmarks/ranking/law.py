@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from benchmarks.ranking.networks import Task
-from benchmarks.ranking.ranking import Truth, truth
-from benchmarks.search_results import Results
 from scipy.optimize import least_squares
 
+from benchmarks.common.results_file import Results
+from benchmarks.ranking.networks import Task
+from benchmarks.ranking.ranking import Truth, truth
 from cafenet.scoring.scorer import FloatArray
 
 _USUAL_ERROR = 0.7

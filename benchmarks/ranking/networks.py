@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from benchmarks.places import CIFAR
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, relu
 
 import cafenet
+from benchmarks.common.places import CIFAR
 from cafenet.data import ImageData, load_data
 from cafenet.models.plain_cnn import plain_cnn
 from cafenet.searching.budget import parse_budget

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from benchmarks.intervals import cell_of
+
+from benchmarks.common.intervals import cell_of
+from benchmarks.common.results_file import Results
 from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
 from benchmarks.ranking.law import fit_law, known_truth
 from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_WIDTHS, Task, task
@@ -22,8 +24,6 @@ from benchmarks.ranking.ranking import (
 from benchmarks.ranking.sides import CENTRE, Sides, sides, sides_of
 from benchmarks.ranking.supernets import EPOCHS, FULL_EPOCHS, NUM_VALIDATION, WAYS
 from benchmarks.ranking.trends import NUM_SAMPLES
-from benchmarks.search_results import Results
-
 from cafenet.common.statistics import PairedDifference, compare_paired
 from cafenet.scoring.scorer import FloatArray
 

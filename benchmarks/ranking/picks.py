@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
+
+import cafenet
+from benchmarks.common.results_file import Results
 from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE
 from benchmarks.ranking.law import Law
 from benchmarks.ranking.networks import SIZE, Task
 from benchmarks.ranking.supernets import EPOCHS, FIXED, still_missing, supernet_training
-from benchmarks.search_results import Results
-from torch import nn
-
-import cafenet
 from cafenet.data import eval_loader, train_loader
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.algorithms.trend_optimum import best_of_trend

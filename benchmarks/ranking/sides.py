@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from benchmarks.ranking.ranking import Truth
 
+from benchmarks.ranking.ranking import Truth
 from cafenet.scoring.scorer import FloatArray
 
 CENTRE = 0.7

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE
-from benchmarks.ranking.networks import BETA, SIZE, Task
-from benchmarks.search_results import Results
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from benchmarks.common.results_file import Results
+from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE
+from benchmarks.ranking.networks import BETA, SIZE, Task
 from cafenet.data import eval_loader, train_loader
 from cafenet.modules.calling import training_mode
 from cafenet.scoring.examples import Examples, hold_examples

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.common.results_file import Results
 from benchmarks.ranking.networks import BAND, Task
 from benchmarks.ranking.supernets import WAYS, full_network, scores_of, trained_supernet
-from benchmarks.search_results import Results
-
 from cafenet.searching.algorithms.base import distinct
 from cafenet.searching.algorithms.trend import fit_worths, sample_balanced
 from cafenet.searching.budget import parse_budget

@@ -16,13 +16,11 @@ import importlib
 import shutil
 from pathlib import Path
 
-from benchmarks.places import ROOT
+from benchmarks.common.places import ROOT, kept_results
+from benchmarks.common.results_file import Results
 from benchmarks.reliability.cases import measure, measured_revision
 from benchmarks.reliability.children import preload
 from benchmarks.reliability.page import PARTS, markdown
-from benchmarks.search_results import Results
-
-HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
@@ -46,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="PATTERN", help="try the cases of these names, also those with an outcome")
     parser.add_argument("--fresh", action="store_true", help="forget all outcomes")
     parser.add_argument("--scratch", type=Path, default=ROOT / "build" / "bench-reliability")
-    parser.add_argument("--output", type=Path, default=HERE / "results.json")
+    parser.add_argument("--output", type=Path, default=kept_results("reliability"))
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "reliability.md")
     return parser
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.places import ROOT
-from benchmarks.search_results import Results
-
 import cafenet
+from benchmarks.common.places import ROOT
+from benchmarks.common.results_file import Results
 
 
 @dataclass(frozen=True)

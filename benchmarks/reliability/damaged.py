@@ -16,7 +16,6 @@ from benchmarks.reliability import children
 from benchmarks.reliability.cases import Case, Outcome, Part
 from benchmarks.reliability.children import Ended
 from benchmarks.reliability.jobs import JOBS, Job, differing, end_of, returned_by
-
 from cafenet.cli.main import main
 
 LIMIT_S = 60.0

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+
+import cafenet
 from benchmarks.reliability import children
 from benchmarks.reliability.cases import Case, Outcome, Part
 from benchmarks.reliability.children import Ended
 from benchmarks.reliability.damaged import files_of, template
 from benchmarks.reliability.jobs import JOBS, NET_FILE, SIZE, differing, end_of
-
-import cafenet
 from cafenet.cli.main import main
 
 LIMIT_S, MOST_MB = 15.0, 2000.0

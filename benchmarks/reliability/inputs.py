@@ -17,7 +17,6 @@ from benchmarks.reliability.damaged import template
 from benchmarks.reliability.jobs import JOBS
 from benchmarks.reliability.wrong_calls import CALLS, UsersMistake
 from benchmarks.reliability.wrong_commands import COMMANDS, FILES
-
 from cafenet.cli.main import main
 from cafenet.errors import CafeNetError
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.reliability import children
-from benchmarks.reliability.cases import Case, Outcome, Part
-from benchmarks.reliability.models_list import HUGGING_FACE, TIMM, TORCHVISION, hugging_face
 from torch import Tensor, nn
 
 import cafenet
+from benchmarks.reliability import children
+from benchmarks.reliability.cases import Case, Outcome, Part
+from benchmarks.reliability.models_list import HUGGING_FACE, TIMM, TORCHVISION, hugging_face
 from cafenet.modules.calling import tensors_of
 
 LIMIT_S = 120.0

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from benchmarks.search_results import Results
+from benchmarks.common.results_file import Results
 
 PARTS = ("kills", "signals", "damaged", "inputs", "hostile", "models")
 MOST_LISTED = 40

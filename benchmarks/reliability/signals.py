@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.places import ROOT
+from benchmarks.common.places import ROOT
 from benchmarks.reliability.cases import Case, Outcome, Part
 from benchmarks.reliability.damaged import template
 from benchmarks.reliability.jobs import JOBS

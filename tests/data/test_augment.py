@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from pictures import pixels
 from torch.nn import functional
 
 from cafenet.data.augment import Augmentation, augment, erase, normalise, random_crop
 from cafenet.errors import DataError
+from tests.helpers.pictures import pixels
 
 CIFAR = Augmentation(padding=4, flip=True)
 

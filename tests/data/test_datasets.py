@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 import torch
-from pictures import pixels, small_data
 
 from cafenet.data import DataSets, ImageData, to_rgb
 from cafenet.data.datasets import channel_statistics
 from cafenet.errors import DataError
+from tests.helpers.pictures import pixels, small_data
 
 
 def test_subset_takes_examples_in_the_order_asked_for():

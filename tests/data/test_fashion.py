@@ -1,7 +1,6 @@
 """The embedded data set is what it says, and the tool makes it."""
 
 import gzip
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +8,14 @@ import pytest
 import torch
 
 from cafenet.data import eval_loader, fashion_mnist, hold_out
+from tools.data import embed_fashion_mnist
 
-TOOL = Path(__file__).parents[2] / "tools" / "embed_fashion_mnist.py"
 EMBEDDED = Path(__file__).parents[2] / "src" / "cafenet" / "data"
 
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("embed_fashion_mnist", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return embed_fashion_mnist
 
 
 def test_embedded_data():

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pictures import small_data, write_image
 from PIL import Image
 
 from cafenet.data import ImageData, in_memory
 from cafenet.data.image_files import cover, image_files, read_image
 from cafenet.errors import DataError
+from tests.helpers.pictures import small_data, write_image
 
 
 def data_of(paths: list[Path], size: tuple[int, int] | None = None) -> ImageData:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pictures import pixels, small_data, write_image
 from torch import nn
 
 import cafenet
@@ -18,6 +17,7 @@ from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
 from cafenet.training.batch_feed import Feed
+from tests.helpers.pictures import pixels, small_data, write_image
 
 CIFAR = Augmentation(padding=4, flip=True)
 IMAGENET = Augmentation(resized_crop=True, flip=True)

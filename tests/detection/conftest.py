@@ -2,8 +2,6 @@ import sys
 
 import pytest
 
-pytest.register_assert_rewrite("cells")
-
 
 @pytest.fixture(autouse=True)
 def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch):

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cells import SMALL, slim, tiny_net
 
 from cafenet.detection import DetectorConfig, build_detector
 from cafenet.detection.errors import DetectionError
 from cafenet.models import load_model
+from tests.helpers.cells import SMALL, slim, tiny_net
 
 LIGHT = DetectorConfig(fpn_channels=8, head_width=16, head_depth=1, min_size=64, max_size=64, proposals=20, regions=8)
 FRAMEWORKS = ("faster_rcnn", "retinanet")

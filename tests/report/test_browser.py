@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pages import made_up_run
 
 from cafenet.report.run_page import report_html
+from tests.helpers.pages import made_up_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PROBE = (Path(__file__).parent / "probe.html").read_text()

@@ -1,7 +1,7 @@
 """A small part of Fashion-MNIST: 6,000 + 2,000 grey images of 28x28 in ten classes, included in this package.
 
 It is a subset of the data set of Zalando (MIT licence, see fashion_mnist.LICENSE) with equally many images of every
-class; `tools/embed_fashion_mnist.py` made it. Every example runs on it, without a download.
+class; `tools/data/embed_fashion_mnist.py` made it. Every example runs on it, without a download.
 """
 
 from pathlib import Path

@@ -1,0 +1,217 @@
+"""Damaged, missing and foreign files of a run directory: each is named, and nothing of another run is taken."""
+
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cafenet.cli.main import main
+from cafenet.report.run_records import read_run
+from cafenet.scoring.scorer import Scorer
+from cafenet.supernet import trainer
+from tests.helpers.tiny_run import contents, refused, run
+from tests.helpers.tiny_run import without_latency as timeless
+
+DAMAGES = {
+    "truncated": lambda whole: whole[: len(whole) // 2],
+    "empty": lambda whole: b"",
+    "braces": lambda whole: b"{}",
+    "list": lambda whole: b"[]",
+    "null": lambda whole: b"null",
+    "binary": lambda whole: bytes(range(256)) * 4,
+    "nested": lambda whole: b"[" * 100_000,
+    "missing": None,
+}
+OURS = "models/50pct-cafenet-e/seed-0"
+
+
+@pytest.fixture
+def copied(finished, tmp_path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture
+def never(monkeypatch):
+    """What is finished is not done again."""
+
+    def done_before(*arguments, **options):
+        raise AssertionError("this was done before")
+
+    monkeypatch.setattr(trainer.Trainer, "_train_step", done_before)
+    monkeypatch.setattr(Scorer, "score", done_before)
+
+
+def damage(path: Path, kind: str) -> None:
+    change = DAMAGES[kind]
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(change(path.read_bytes()))
+
+
+def again(finished: Path, directory: Path) -> None:
+    run(finished.parent / "tiny.yaml", directory)
+
+
+PLAIN = ("manifest.json", "space.json", "entries.json", "results.json", f"{OURS}/evaluation.json")
+LOGS = ("supernet/log.jsonl", "supernet/trials.journal", f"{OURS}/log.jsonl")
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_run_goes_on_and_ends_the_same(kind, finished, copied, never):
+    """All that can be made again is, whichever files are damaged."""
+    for name in PLAIN:
+        damage(copied / name, kind)
+    expected = json.loads((finished / "results.json").read_text())
+    assert timeless(run(finished.parent / "tiny.yaml", copied)) == timeless(expected)
+    for name in PLAIN:
+        written, before = (json.loads((place / name).read_text()) for place in (copied, finished))
+        assert written == before if name not in ("manifest.json", "results.json") else written.keys() == before.keys()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DAMAGES if kind != "missing"])
+def test_a_damaged_recipe_is_named(kind, finished, copied, capsys):
+    """It says what the directory belongs to, so nothing else may decide that."""
+    damage(copied / "recipe.yaml", kind)
+    before = contents(copied, "*")
+    line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", copied)
+    assert f"{copied / 'recipe.yaml'} must hold the recipe of a run, but " in line
+    assert line.endswith("put this run's own recipe in its place, or use another directory")
+    assert contents(copied, "*") == before
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_report_shows_what_is_left(kind, copied, capsys):
+    (copied / "report.html").unlink()
+    for name in (*PLAIN, *LOGS):
+        damage(copied / name, kind)
+    before = contents(copied, "*.json*", "*.yaml", "*.journal")
+    assert main(["report", str(copied)]) == 0
+    assert "Reproduce it" in (copied / "report.html").read_text()
+    warnings = capsys.readouterr().err
+    for name in PLAIN[:-1]:
+        is_fine = kind == "missing" or (kind, name) == ("list", "entries.json")  # as before the search has ended
+        assert (f"warning: {copied / name} must hold " in warnings) is not is_fine
+    assert contents(copied, "*.json*", "*.yaml", "*.journal") == before
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DAMAGES if kind != "truncated"])  # half of it is a recipe, too
+def test_a_report_without_its_recipe(kind, copied):
+    damage(copied / "recipe.yaml", kind)
+    found = read_run(copied)
+    assert found.results is not None
+    (problem,) = found.problems
+    assert problem.startswith(f"{copied / 'recipe.yaml'} ")
+
+
+def test_rows_of_a_wrong_shape_are_no_rows(copied, capsys):
+    (copied / "results.json").write_text(json.dumps({"rows": [{"method": "CafeNet-E"}]}))
+    assert main(["report", str(copied)]) == 0
+    assert "rows[0] has no budget, flops, params" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["truncated", "empty", "braces", "binary"])
+def test_export_names_what_is_damaged(kind, copied, tmp_path, capsys):
+    damage(copied / "entries.json", kind)
+    line = refused(capsys, "export", copied, tmp_path / "x.pt")
+    assert f"{copied / 'entries.json'} must hold what the methods of a run found, but " in line
+
+
+def test_a_damaged_slim_file_says_what_to_do(finished, copied, capsys, never):
+    path = copied / OURS / "slim.pt"
+    before = path.read_bytes()
+    path.write_bytes(b"half")
+    (copied / OURS / "evaluation.json").unlink()
+    again(finished, copied)  # written anew from the checkpoint
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["truncated", "binary", "empty"])
+def test_a_log_that_is_damaged_does_not_stop_a_training(kind, finished, copied):
+    for name in ("model.pt", "model.previous.pt", "slim.pt", "evaluation.json"):
+        (copied / OURS / name).unlink()
+    damage(copied / OURS / "log.jsonl", kind)
+    expected = json.loads((finished / "results.json").read_text())
+    assert timeless(run(finished.parent / "tiny.yaml", copied)) == timeless(expected)
+
+
+def test_the_evaluation_of_another_model_is_not_taken(finished, copied, never, caplog):
+    shutil.copy(copied / "models/original/seed-0/evaluation.json", copied / OURS / "evaluation.json")
+    again(finished, copied)
+    results, before = (json.loads((place / "results.json").read_text()) for place in (copied, finished))
+    assert timeless(results) == timeless(before)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith(f"{copied / OURS / 'evaluation.json'} belongs to another model or data (channels differs")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("seed", 1), ("weights", "0"), ("test_data", "0"), ("train_data", "0"), ("loss", "bce"), (None, 0)],
+)
+def test_an_evaluation_of_anything_else_is_made_again(key, value, finished, copied, never, caplog):
+    path = copied / OURS / "evaluation.json"
+    whole = json.loads(path.read_text())
+    before = {**whole, "accuracy": 0.99}
+    if key is None:
+        del before["identity"]  # a file of an earlier version
+    else:
+        before["identity"] = {**whole["identity"], key: value}
+    path.write_text(json.dumps(before))
+    again(finished, copied)
+    assert json.loads(path.read_text()) == whole
+    assert f"{key} was" in caplog.text if key else "belongs to another model or data" in caplog.text
+
+
+def test_a_training_of_something_else_is_refused(finished, copied, capsys):
+    """A checkpoint of as many channels, but others: shapes alone do not tell them apart."""
+    path = copied / OURS / "start.json"
+    start = json.loads(path.read_text())
+    path.write_text(json.dumps({**start, "train_data": "other"}))
+    (copied / OURS / "evaluation.json").unlink()
+    line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", copied, "--quiet")
+    assert f"{copied / OURS} must hold the training of this model, but holds another one's (train_data was" in line
+    assert line.endswith("remove that directory to train anew, or use another run directory")
+
+
+def test_a_directory_that_is_removed_while_it_is_used(recipe, tmp_path, monkeypatch, capsys):
+    directory, step = tmp_path / "run", trainer.Trainer._train_step
+
+    def removes(self, batches):
+        shutil.rmtree(directory, ignore_errors=True)
+        return step(self, batches)
+
+    monkeypatch.setattr(trainer.Trainer, "_train_step", removes)
+    line = refused(capsys, "run", recipe, "--output", directory, "--quiet")
+    assert f"the directory {directory} must stay while it is used, but was removed or moved away" in line
+
+
+def test_a_directory_that_is_removed_in_the_search(finished, tmp_path, monkeypatch, capsys):
+    directory, score = Path(shutil.copytree(finished, tmp_path / "run")), Scorer.score
+    (directory / "supernet" / "trials.journal").unlink()
+    (directory / "supernet" / "result-evolution-50.json").unlink()
+
+    def removes(self, *arguments, **options):
+        shutil.rmtree(directory, ignore_errors=True)
+        return score(self, *arguments, **options)
+
+    monkeypatch.setattr(Scorer, "score", removes)
+    line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", directory, "--quiet")
+    assert f"the directory {directory} must stay while it is used, but was removed or moved away" in line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists() or os.geteuid() != 0, reason="needs to mount")
+def test_a_disk_without_room_is_called_so(recipe, tmp_path, capsys):
+    """A file system of 64 KB: PyTorch's own words for it are `iostream error`."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if os.system(f"mount -t tmpfs -o size=64k tmpfs {small} 2>/dev/null"):
+        pytest.skip("may not mount")
+    try:
+        line = refused(capsys, "run", recipe, "--output", small / "run", "--quiet")
+    finally:
+        os.system(f"umount {small}")
+    assert "No space left on device" in line
+    assert "iostream" not in line

@@ -1,0 +1,94 @@
+"""Damaged and foreign files in the directory of `cafenet.search`: named with what to do, never taken for ours."""
+
+from pathlib import Path
+
+import pytest
+
+from cafenet.errors import CafeNetError, RunFileError
+from cafenet.pipeline.stages import _as_measured_first, latencies_before, place_for
+from cafenet.report.run_records import read_run
+from cafenet.searching.budget import Budget, Cap
+from cafenet.searching.latency.measure import LatencySettings
+from tests.helpers.small_training import Plain, Residual, built, traced
+from tests.pipeline.test_search import found
+
+DAMAGED = {
+    "empty": b"",
+    "truncated": b'{"format": "cafenet-se',
+    "braces": b"{}",
+    "binary": b"\x80\xff\x00",
+    "list": b"[]",
+}
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("search")
+    found(directory=place)
+    return place
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_settings_that_are_damaged_are_named(kind, searched):
+    path = searched / "search.json"
+    before = path.read_bytes()
+    path.write_bytes(DAMAGED[kind])
+    try:
+        with pytest.raises(
+            RunFileError, match=r"search.json must hold the settings of cafenet.search, but .*; remove it"
+        ):
+            found(directory=searched)
+        (problem,) = read_run(searched).problems
+        assert problem.startswith(f"{path} must hold")
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_result_that_is_damaged_is_named(kind, searched):
+    (path,) = (searched / "stage-1").glob("result-*.json")
+    before = path.read_bytes()
+    path.write_bytes(DAMAGED[kind])
+    try:
+        with pytest.raises(CafeNetError, match=r"must be a search result of this version, but: .+; remove it, and the"):
+            found(directory=searched)
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_latencies_and_starts_that_are_damaged_are_named(kind, tmp_path):
+    (tmp_path / "latencies.json").write_bytes(DAMAGED[kind])
+    with pytest.raises(RunFileError, match=r"latencies.json must hold the latencies .*; remove it to measure anew"):
+        latencies_before(tmp_path, "5ms", traced(built(Plain)), LatencySettings())
+    if kind != "braces":  # a start with nothing is one
+        (tmp_path / "stage-2").mkdir()
+        (tmp_path / "stage-2" / "start.json").write_bytes(DAMAGED[kind])
+        with pytest.raises(RunFileError, match=r"start.json must hold what a training began with, but .*; remove its"):
+            place_for(tmp_path, "stage-2", {"a": [0]})
+
+
+def test_latencies_of_another_model_are_not_taken(tmp_path):
+    """The same budget and settings in one directory: before, the first model's limit was the second one's, too."""
+    budget = Budget("50% latency", (Cap("latency_ms", 4.0),))
+    plain, residual = traced(built(Plain)), traced(built(Residual))
+    _as_measured_first(budget, {"latency_ms": 8.0}, plain, LatencySettings(), tmp_path)
+    again, _ = _as_measured_first(
+        Budget("50% latency", (Cap("latency_ms", 5.0),)), {"latency_ms": 9.0}, plain, LatencySettings(), tmp_path
+    )
+    assert again.caps[0].limit == 4.0
+    assert latencies_before(tmp_path, "50% latency", plain, LatencySettings()) == {"limit_ms": 4.0, "full_ms": 8.0}
+    assert latencies_before(tmp_path, "50% latency", residual, LatencySettings()) is None
+
+
+def test_a_journal_torn_in_the_middle_leads_to_the_same_result(searched, tmp_path):
+    expected = found(directory=tmp_path)
+    journal = tmp_path / "stage-1" / "trials.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[len(lines) // 2] = lines[len(lines) // 2][:40] + b"\n"
+    journal.write_bytes(b"".join(lines))
+    for path in tmp_path.glob("stage-*/result-*.json"):
+        path.unlink()
+    again = found(directory=tmp_path)
+    assert again.result == expected.result
+    assert journal.with_name("trials.journal.damaged").read_bytes() == b"".join(lines)

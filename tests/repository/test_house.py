@@ -1,0 +1,37 @@
+"""The layout of the package is the architecture: nothing else at its root, and imports that go down."""
+
+import grimp
+import pytest
+
+from tools.house_figures import Figures, contract_layers, house_figures, lines_of, two_way_pairs, violations
+
+
+@pytest.fixture(scope="module")
+def figures() -> Figures:
+    return house_figures()
+
+
+def test_the_root_holds_packages_and_little_else(figures):
+    assert figures.root_files == ["__init__.py", "__main__.py", "errors.py", "py.typed"]
+    assert all(figures.packages.values())
+
+
+def test_imports_go_down(figures):
+    assert figures.two_way_pairs == []
+    assert figures.violations == []
+
+
+def test_what_goes_up_sideways_or_both_ways_is_found():
+    graph = grimp.build_graph("cafenet", cache_dir=None)
+    imports = [("models.vgg", "data.npz"), ("common.files", "space.bins"), ("space.bins", "common.files")]
+    for importer, imported in imports:
+        graph.add_import(importer=f"cafenet.{importer}", imported=f"cafenet.{imported}")
+    assert two_way_pairs(graph) == [("common", "space")]
+    found = violations(graph, contract_layers())
+    assert {"cafenet.models reaches cafenet.data", "cafenet.common reaches cafenet.space"} <= set(found)
+
+
+def test_the_figures_can_be_read(figures):
+    text = "\n".join(lines_of(figures))
+    assert "two-way pairs of packages: 0\nimports against the order: 0\n" in text
+    assert "\n  space (" in text
