@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := src tests tools $(wildcard benchmarks)
 
-.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers bench-reliability clean
+.PHONY: demo test lint docs bench bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers bench-reliability bench-startup clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cafenet run demo --output runs/demo
@@ -22,7 +22,7 @@ docs: $(VENV)/.docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/site/index.html"
 
-bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers bench-reliability
+bench: bench-zoo bench-pricing bench-efficiency bench-pretrained bench-search bench-kernels bench-ranking bench-ablations bench-peers bench-reliability bench-startup
 
 bench-zoo: $(VENV)/.peers-installed
 	$(BIN)/python benchmarks/zoo.py
@@ -53,6 +53,9 @@ bench-peers: $(VENV)/.peers-installed
 
 bench-reliability: $(VENV)/.peers-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.reliability
+
+bench-startup: $(VENV)/.dev-installed
+	$(BIN)/python -m benchmarks.startup
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing cafenet into $(VENV) (the first time this downloads torch)"
