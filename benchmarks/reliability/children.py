@@ -174,12 +174,16 @@ def _words(path: Path) -> str:
 PRELOADED = (
     "torch._dynamo",
     "cafenet.cli.main",
+    "cafenet.cli.table",
     "cafenet.detection.report_page",
     "cafenet.detection.run_recipe",
     "cafenet.report.comparison_page",
     "cafenet.report.run_page",
+    "cafenet.searching.store.trials",
     "docstring_parser",
     "pycocotools.cocoeval",
+    "rich.progress",
+    "scipy.optimize",
 )
 
 

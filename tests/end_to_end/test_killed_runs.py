@@ -18,6 +18,17 @@ from cafenet.cli.main import main
 from tests.helpers.tiny_run import recipe_file, run
 from tests.helpers.tiny_run import without_latency as timeless
 
+PRELOADED = [
+    "cafenet.cli.main",
+    "cafenet.report.run_page",
+    "cafenet.runs.run_recipe",
+    "cafenet.searching.store.trials",
+    "pytest",
+    "rich.progress",
+    "scipy.optimize",
+    "torch._dynamo",
+]
+
 
 def start(arguments: list[str], output: str, limit: int | None = None) -> None:
     """What another process does: the command, with its words in a file and perhaps a limit on the size of files."""
@@ -34,7 +45,7 @@ def start(arguments: list[str], output: str, limit: int | None = None) -> None:
 def started(recipe: Path, directory: Path, *flags: str, limit: int | None = None) -> multiprocessing.Process:
     """A process of its own; what it imports is imported once for all."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cafenet.pipeline.search", "cafenet.cli.main", "pytest", "torch._dynamo"])
+    context.set_forkserver_preload(PRELOADED)
     arguments = ["run", str(recipe), "--output", str(directory), "--quiet", *flags]
     process = context.Process(target=start, args=(arguments, str(directory.parent / "said"), limit))
     process.start()
