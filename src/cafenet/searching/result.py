@@ -51,9 +51,11 @@ class SearchResult:
         return self._shown().text()
 
     def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
         return self._shown().html()
 
     def _shown(self) -> Shown:
+        """Return the content of the table."""
         costs = ", ".join(
             f"{value:,.2f} {name}" if name == "latency_ms" else f"{value:,.0f} {name}"
             for name, value in self.costs.items()
@@ -115,6 +117,7 @@ def read_result(path: Path) -> SearchResult:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Read a result file as plain values."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
         if content.pop("format") != FORMAT or content.pop("format_version") != FORMAT_VERSION:
@@ -125,6 +128,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _unreadable(path: Path, error: Exception) -> StoreError:
+    """Return the error for a file that is no readable result."""
     return StoreError(
         f"{path} must be a search result of this version, but: {error or 'it is damaged'}; remove it, and the search "
         "makes it anew from its scores"
