@@ -19,6 +19,24 @@ class SearchResult:
     """The widths found for one budget.
 
     Printed, it shows a table of the groups with their widths and channels.
+
+    Example:
+        >>> import cafenet
+        >>> result = cafenet.SearchResult(
+        ...     budget="50%",
+        ...     algorithm="trend",
+        ...     widths={"conv1": 2},
+        ...     channels={"conv1": [0, 1]},
+        ...     score=0.81,
+        ...     metric="accuracy",
+        ...     costs={"flops": 1000.0, "params": 60.0},
+        ...     usage=0.99,
+        ...     num_scored=300,
+        ...     num_dropped=0,
+        ...     seed=0,
+        ... )
+        >>> result.widths["conv1"]
+        2
     """
 
     budget: str
