@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
 
 def _compare(args: argparse.Namespace) -> None:
     """Print the comparison and write its page."""
-    from cafenet.report.comparison import (  # matplotlib takes long to import
+    from cafenet.report.comparison import (  # matplotlib takes long
         comparison_table,
         read_comparison,
         sentences,

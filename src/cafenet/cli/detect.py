@@ -45,7 +45,7 @@ def add_to(commands: Any) -> None:
 
 def _detect(args: argparse.Namespace) -> None:
     """Show help, list or print recipes, or run one."""
-    from cafenet.detection import config  # imported here because torchvision and matplotlib load slowly
+    from cafenet.detection import config  # torchvision and matplotlib take long to import
     from cafenet.runs.recipe_files import recipe_parser
 
     if args.help_recipe:
