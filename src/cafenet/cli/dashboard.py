@@ -19,21 +19,23 @@ def add_to(commands: Any) -> None:
         help="open Optuna's dashboard on a run's scored widths",
         description="Serve Optuna's dashboard on the trials of a run, also while it searches; needs "
         "`pip install cafenet[dashboard]`. It has no login: whoever reaches the address can read, change and delete "
-        "trials. By default only this machine does; requests of other web sites are refused.",
+        "trials. By default only this machine reaches it; requests of other web sites are refused.",
         epilog="examples:\n  cafenet dashboard runs/demo\n  cafenet dashboard runs/demo --study supernet-fixed",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN_DIR", type=some_path)
-    parser.add_argument("--study", metavar="NAME", help="which supernet's (default: the first)")
+    parser.add_argument("--study", metavar="NAME", help="study of which supernet (default: the first)")
     parser.add_argument(
-        "--host", default="localhost", help="where to serve it (%(default)s); others reach any other, without a login"
+        "--host",
+        default="localhost",
+        help="address to serve on (%(default)s); other machines reach any other address, without a login",
     )
     parser.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="another name under which browsers may ask for it, such as a proxy's; can be repeated",
+        help="another name under which browsers may reach it, such as that of a proxy; can be repeated",
     )
     parser.add_argument("--port", type=int, default=8080, help="(%(default)s)")
     parser.set_defaults(command_function=_dashboard)

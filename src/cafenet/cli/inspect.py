@@ -68,28 +68,28 @@ def add_to(commands: Any) -> None:
         "--outputs",
         action="append",
         metavar="NAME",
-        help="a part of what the model returns that matters, as in logits or 0, so that the others need not keep their "
-        "size; can be repeated (default: all)",
+        help="an output of the model that matters, as in logits or 0, so that the others need not keep their size; "
+        "can be repeated (default: all)",
     )
     inspect.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="run the model once more with every group cut, and freeze what does not let itself be cut (default: yes)",
+        help="run the model once more with every group cut, and freeze groups that cannot be cut (default: yes)",
     )
     inspect.add_argument(
         "--beta",
         type=float,
         default=1.0,
         metavar="BETA",
-        help="size of the smallest bin: channels of the costliest group that go together (default: 1)",
+        help="channels per bin of the group whose channels cost most (default: 1)",
     )
     inspect.add_argument(
         "--divisor",
         type=int,
         default=1,
         metavar="N",
-        help="make bin sizes multiples of N, for hardware that likes channel counts such as 8 (default: 1)",
+        help="make bin sizes multiples of N, for hardware that prefers multiples of 8, for example (default: 1)",
     )
     inspect.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
 

@@ -17,7 +17,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "report",
         help="write the page of a run (report.html), finished or not",
-        description="Everything that a run knows on one self-contained page; also of a run that is still going.",
+        description="Everything known about a run on one self-contained page, also while the run is still going.",
         epilog="examples:\n  cafenet report runs/demo --open\n  cafenet report runs/demo --figures figures/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

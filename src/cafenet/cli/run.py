@@ -27,7 +27,7 @@ _STEPS: dict[str, tuple["Step", str]] = {
     "train": ("train", "only train the supernets of a recipe"),
     "search": ("search", "train the supernets and search their widths"),
     "retrain": ("retrain", "up to the training of the final models"),
-    "evaluate": ("evaluate", "the same as run: everything up to the table"),
+    "evaluate": ("evaluate", "same as run: everything up to the table"),
 }
 
 
@@ -45,7 +45,7 @@ def add_to(commands: Any) -> None:
         parser.add_argument("--output", type=some_path, metavar="DIR", help="run directory (default: runs/RECIPE)")
         loudness = parser.add_mutually_exclusive_group()
         loudness.add_argument("--quiet", action="store_true", help="print nothing but the result")
-        loudness.add_argument("--verbose", action="store_true", help="also say what each step begins with and finds")
+        loudness.add_argument("--verbose", action="store_true", help="also log what each step begins with and finds")
         parser.add_argument("--help-recipe", action="store_true", help="show every key of a recipe, and exit")
         parser.set_defaults(command_function=_run, takes_flags=True, step=step)
 

@@ -105,8 +105,7 @@ def _by_class(labels: Any, share: float, rng: np.random.Generator) -> IntArray:
 
 
 def _by_attributes(attributes: Any, share: float, rng: np.random.Generator) -> IntArray:
-    """Choose the second part by iterative stratification: examples with the rarest attribute are divided first, and so
-    on.
+    """Choose the second part by iterative stratification, starting with the rarest attribute.
 
     Every chosen example counts for all of its attributes. A total surplus is taken back from the examples chosen last;
     a deficit is drawn from the rest.

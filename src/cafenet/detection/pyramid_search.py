@@ -77,8 +77,9 @@ def pyramid_loss(detector: Detector) -> Callable[[Mapping[str, Tensor], Target],
 
 
 def pyramid_metric(detector: Detector) -> Callable[[Mapping[str, Tensor], Target], Tensor]:
-    """Return minus the loss of every example, for `search_widths`; Faster R-CNN's random samples are the same each
-    time.
+    """Return a metric for `search_widths`: minus the detector's loss on every example.
+
+    The random samples of Faster R-CNN are the same at every call.
 
     Args:
         detector: The detector.

@@ -73,7 +73,7 @@ def _page(directory: Path) -> str:
             figure_part(
                 "precision-recall",
                 "Precision against recall",
-                "Mean over classes and seeds; full lines at an overlap of 0.5, dashed ones at 0.75.",
+                "Mean over classes and seeds; solid lines at an overlap of 0.5, dashed lines at 0.75.",
                 curves,
             ),
             _classes(rows),
@@ -162,7 +162,9 @@ def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) ->
     ]
     body += [row((f"{each['backbone']} (published)", "", "", each["mAP"]), "published") for each in references]
     num_seeds = len(rows[0].seeds)
-    of_seeds = f"{num_seeds} seeds (mean ± standard deviation)" if num_seeds > 1 else "one seed: no evidence"
+    of_seeds = (
+        f"{num_seeds} seeds (mean ± standard deviation)" if num_seeds > 1 else "one seed, no evidence of a difference"
+    )
     note = (
         f"{rows[0].framework}, average precision in % after the last epoch, {of_seeds}. All backbones start from the "
         f"same pretraining: {rows[0].pretraining}. FLOPs (one multiply-add is one) of backbone and FPN for one image."

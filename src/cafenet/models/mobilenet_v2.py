@@ -1,8 +1,7 @@
-"""MobileNetV2 with configurable strides and every width scaled; layer names are those of torchvision, so weights fit
-both.
+"""MobileNetV2 with configurable strides and every width scaled; weights fit torchvision's network, too.
 
-For width factors below 1, torchvision's own network keeps its last convolution at 1280 channels. Here it shrinks with
-the rest, because searched widths are compared with a uniform factor.
+Layer names are those of torchvision. For width factors below 1, torchvision's own network keeps its last convolution at
+1280 channels. Here it shrinks with the rest, because searched widths are compared with a uniform factor.
 """
 
 from collections.abc import Sequence
@@ -57,11 +56,11 @@ def mobilenet_v2(
 
 
 class InvertedResidual(nn.Module):
-    """A block that expands, filters each channel and projects; in all blocks of a stage but the first, the input is
-    added.
+    """A block that expands, filters each channel and projects.
 
-    Other implementations add the input wherever shapes allow it. Rounding can make two stages equally wide, however,
-    and a narrow network would then have other connections than the wide one.
+    In all blocks of a stage but the first, the input is added. Other implementations add the input wherever shapes
+    allow it. Rounding can make two stages equally wide, however, and a narrow network would then have other connections
+    than the wide one.
     """
 
     def __init__(self, before: int, after: int, stride: int, expansion: int, is_residual: bool) -> None:

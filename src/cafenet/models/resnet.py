@@ -1,6 +1,7 @@
-"""ResNet-18, -34 and -50 with every width scaled; layer names are those of torchvision, so weights fit both.
+"""ResNet-18, -34 and -50 with every width scaled; weights fit torchvision's networks, too.
 
-The argument `width_per_group` of torchvision widens only the inside of bottlenecks, and nothing in a ResNet-18.
+Layer names are those of torchvision. The argument `width_per_group` of torchvision widens only the inside of
+bottlenecks, and nothing in a ResNet-18.
 """
 
 from collections import OrderedDict

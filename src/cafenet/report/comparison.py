@@ -159,7 +159,7 @@ def comparison_table(comparison: Comparison) -> Table:
     Returns:
         The table.
     """
-    table = Table(caption="One multiply-add is one FLOP. Accuracy on the test set; time is the whole run's.")
+    table = Table(caption="One multiply-add is one FLOP. Accuracy on the test set; time of the whole run.")
     for name in ("run", *shown_keys(comparison), "method", "budget", "FLOPs", "accuracy", "time"):
         table.add_column(name, justify="right" if name in ("FLOPs", "accuracy", "time") else "left", overflow="fold")
     for line in comparison.lines:

@@ -11,10 +11,13 @@ from cafenet.report.html import document, figure_part, row, table, text
 from cafenet.report.run_records import RunRecord, StudyRecord
 
 _CAPTIONS = {
-    "sweep": ("Accuracy and time against {key}", "Error bars are standard deviations over seeds; time is all of it."),
-    "accuracy-flops": ("Accuracy against FLOPs", "Every row of every run, after training; point at one to see it."),
-    "histogram": ("Scores of all widths", "What each run's supernet says of the widths that were searched."),
-    "training": ("Supernet training", "Smoothed losses of the sampled widths."),
+    "sweep": (
+        "Accuracy and time against {key}",
+        "Error bars are standard deviations over seeds. The time is that of the whole run.",
+    ),
+    "accuracy-flops": ("Accuracy against FLOPs", "The final models of all runs; point at one to see its numbers."),
+    "histogram": ("Scores of all widths", "Scores that each run's supernet gives to the searched widths."),
+    "training": ("Supernet training", "Smoothed loss of the sampled widths."),
 }
 
 

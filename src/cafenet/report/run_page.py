@@ -16,15 +16,15 @@ from cafenet.runs.results import Row, claims, count
 TITLES = {
     "widths": ("Width kept per layer group", "Layers whose channels are decided together are one group, named after "
                "the first of them. Pale bars are the full width."),
-    "accuracy-flops": ("Accuracy against FLOPs", "Every width that was scored in full; point at a dot to see it."),
-    "progress": ("Search progress", "Dots are scores, lines the best so far (trend takes the best of a fit "
-                 "instead). Dropped widths show their estimate."),
-    "histogram": ("Scores of all widths", "The further right, the better the widths that a search looks at."),
-    "training": ("Supernet training", "The loss of whatever width was sampled, so it is noisy; the line is "
-                 "smoothed. Epochs of the full network before it are not shown."),
-    "bins": ("Bins", "Channels are added and dropped in bins; cheap channels go in larger ones."),
+    "accuracy-flops": ("Accuracy against FLOPs", "Every width with a complete score; point at a dot to see it."),
+    "progress": ("Search progress", "Dots are scores, and lines show the best so far (search by trend takes the "
+                 "best width of a fit instead). Widths that were dropped early show their estimated score."),
+    "histogram": ("Scores of all widths", "The further right, the better are the widths that the search tried."),
+    "training": ("Supernet training", "The loss of the sampled widths is noisy; the line is smoothed. Epochs that "
+                 "trained the full network first are not shown."),
+    "bins": ("Bins", "Channels are added and dropped in bins; cheaper channels have larger bins."),
     "time": ("Time spent", "Summed over all starts of this run."),
-    "attributes": ("Attributes against Uniform", "Points of test accuracy, attribute by attribute."),
+    "attributes": ("Attributes against Uniform", "Difference of test accuracy in points, for each attribute."),
 }  # fmt: skip
 """Title and caption of each figure."""
 
@@ -90,7 +90,9 @@ def _verdict(run: RunRecord) -> str:
     lines = []
     for each in own:
         kept = f"{each.flops:,} FLOPs, {each.params:,} parameters, {each.latency_ms:.2f} ms"
-        before = f" (before: {original.flops:,}, {original.params:,}, {original.latency_ms:.2f} ms)" if original else ""
+        before = (
+            f" (original: {original.flops:,}, {original.params:,}, {original.latency_ms:.2f} ms)" if original else ""
+        )
         lines.append(
             f"<b>{text(each.method)} at {text(each.budget)}: {each.accuracy}</b> on the test set; {kept}{before}."
         )
@@ -128,7 +130,7 @@ def _table(run: RunRecord) -> str:
         body.append(row([*published, each["accuracy"]], "published"))
     num_seeds = len(rows[0].accuracies)
     note = f"Test accuracy after the last epoch, {num_seeds} seed{'s' if num_seeds > 1 else ''}"
-    note += " (mean ± standard deviation)." if num_seeds > 1 else "; one seed is no evidence of a difference."
+    note += " (mean ± standard deviation)." if num_seeds > 1 else "; a single seed is no evidence of a difference."
     head = ("method", "budget", "FLOPs", "params", "latency", "accuracy")
     return f"<h2>Results</h2>{table(head, body)}<p>{note}</p>"
 

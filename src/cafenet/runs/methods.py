@@ -134,10 +134,10 @@ def _searched(workload: Workload, directory: Path, algorithm: str, label: str, *
 
 
 def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
-    """Build the Random baseline: widths drawn under the budget are trained for a while, and the best on the validation
-    set wins.
+    """Build the Random baseline: the best of some random widths under the budget.
 
-    Like every row, it is then trained in full, so that its schedule equals that of the others.
+    Each of the widths is trained for a while, and the best on the validation set is taken. Like every row, it is then
+    trained in full, so that its schedule equals that of the others.
 
     Args:
         workload: The parts of the run.

@@ -48,8 +48,9 @@ class Workload:
         self._latency_file = None if directory is None else directory / LATENCY
 
     def check(self) -> None:
-        """Check everything that can be known before long work: names, data, labels, options, budgets, the smallest
-        subnet.
+        """Check everything that can be known before long work starts.
+
+        That covers names, data, labels, options, budgets and the smallest subnet.
 
         Raises:
             CafeNetError: If something in the recipe cannot be used.

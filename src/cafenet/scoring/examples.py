@@ -44,13 +44,12 @@ class Examples:
     """Number of examples."""
 
     def batches(self, start: int, stop: int, batch_size: int) -> Iterator[Batch]:
-        """Cut some of the examples into batches of nearly equal size; 10 examples in batches of at most 4 are 4, 3 and
-        3.
+        """Cut some of the examples into batches of nearly equal size.
 
         Args:
             start: Number of the first example.
             stop: Number after the last example.
-            batch_size: Largest number of examples in a batch.
+            batch_size: Largest number of examples in a batch; 10 examples with a batch size of 4 give 4, 3 and 3.
 
         Yields:
             The batches, in order.

@@ -121,8 +121,9 @@ def check_labels(output: Any, target: Any, name: str) -> None:
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """Return 1.0 for each example whose largest output is that of its label; for zeros and ones, the share of right
-    attributes.
+    """Return 1.0 for each example whose largest output is that of its label, and 0.0 for the others.
+
+    For targets of zeros and ones, the value is the share of right attributes.
 
     Args:
         output: Class scores, shape (batch, classes).

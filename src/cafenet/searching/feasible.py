@@ -317,7 +317,7 @@ def _rounded(edges: list[FloatArray], factor: float) -> IntArray:
 
 def _steps(taken: IntArray, num_bins: IntArray) -> IntArray:
     """Return every vector with one bin more in some group, and one fewer in another group or in none."""
-    one = np.eye(taken.size + 1, taken.size, dtype=np.int64)  # the last row is nowhere
+    one = np.eye(taken.size + 1, taken.size, dtype=np.int64)  # the last row stands for no group
     moved = (taken + one[:-1, None] - one[None]).reshape(-1, taken.size)
     steps: IntArray = moved[((moved >= 1) & (moved <= num_bins)).all(axis=1)]
     return steps

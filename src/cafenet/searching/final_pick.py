@@ -52,7 +52,7 @@ def pick_best(
     """
 
     def finalists(within: Feasible) -> Iterator[ScoredWidth]:
-        """Each is scored exactly before its turn."""
+        """Yield the finalists, each scored exactly before its turn."""
         tried = _by_score(contest, feasible) if settle is None else list(settle(within))
         num_together = num_finalists if settle is None else 1
         for start in range(0, len(tried), num_together):

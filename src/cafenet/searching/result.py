@@ -19,6 +19,24 @@ class SearchResult:
     """The widths found for one budget.
 
     Printed, it shows a table of the groups with their widths and channels.
+
+    Example:
+        >>> import cafenet
+        >>> result = cafenet.SearchResult(
+        ...     budget="50%",
+        ...     algorithm="trend",
+        ...     widths={"conv1": 2},
+        ...     channels={"conv1": [0, 1]},
+        ...     score=0.81,
+        ...     metric="accuracy",
+        ...     costs={"flops": 1000.0, "params": 60.0},
+        ...     usage=0.99,
+        ...     num_scored=300,
+        ...     num_dropped=0,
+        ...     seed=0,
+        ... )
+        >>> result.widths["conv1"]
+        2
     """
 
     budget: str
@@ -51,9 +69,11 @@ class SearchResult:
         return self._shown().text()
 
     def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
         return self._shown().html()
 
     def _shown(self) -> Shown:
+        """Return the content of the table."""
         costs = ", ".join(
             f"{value:,.2f} {name}" if name == "latency_ms" else f"{value:,.0f} {name}"
             for name, value in self.costs.items()
@@ -115,6 +135,7 @@ def read_result(path: Path) -> SearchResult:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Read a result file as plain values."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
         if content.pop("format") != FORMAT or content.pop("format_version") != FORMAT_VERSION:
@@ -125,6 +146,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _unreadable(path: Path, error: Exception) -> StoreError:
+    """Return the error for a file that is no readable result."""
     return StoreError(
         f"{path} must be a search result of this version, but: {error or 'it is damaged'}; remove it, and the search "
         "makes it anew from its scores"

@@ -391,6 +391,7 @@ class _Progress:
         self._journal.close()
 
     def _note(self) -> str:
+        """Return the best score and the rate in words."""
         rate = 60 * self._number / max(time.monotonic() - self._start, 1e-9)
         return f"best {self._best:.4g}, {rate:.0f} widths/min"
 

@@ -122,7 +122,8 @@ def initialised(model: nn.Module, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for name, module in copy.named_modules():
-            reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)  # attention
+            # nn.MultiheadAttention has a private `_reset_parameters`.
+            reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
             if callable(reset):
                 reset()
             else:

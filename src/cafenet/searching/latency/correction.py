@@ -97,7 +97,7 @@ class Meter:
         caps = tuple(replace(cap, limit=cap_ms) if cap.cost == "latency_ms" else cap for cap in budget.caps)
         try:
             self.within = Feasible(self.within.bins, self.within.costs, replace(budget, caps=caps), self.within.band)
-        except BudgetError:  # the smallest subnet is above it
+        except BudgetError:  # the smallest subnet exceeds the cap
             return False
         self._cap_ms, self._estimates, self._ratios = cap_ms, [], []
         return True

@@ -41,7 +41,7 @@ class LatencySettings:
         check_options(self, BudgetError)
         try:
             usable = torch.empty(0, device=self.device).device.type != "meta"
-        except (RuntimeError, AssertionError, NotImplementedError):  # unknown, not compiled in, not there
+        except (RuntimeError, AssertionError, NotImplementedError):  # unknown, not compiled in, or not present
             usable = False
         if not usable:
             raise BudgetError(f"device must be one that PyTorch can run on here, but is {self.device!r}; use cpu")

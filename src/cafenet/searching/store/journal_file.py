@@ -64,7 +64,7 @@ def _open_url(url: str) -> BaseStorage:
     options: dict[str, Any] = {}
     address = url
     if url.startswith("postgresql://") and not find_spec("psycopg") and find_spec("psycopg2"):
-        address = url.replace("postgresql://", "postgresql+psycopg2://", 1)  # SQLAlchemy's default driver is another
+        address = url.replace("postgresql://", "postgresql+psycopg2://", 1)  # SQLAlchemy may default to psycopg
     if url.startswith(("postgresql", "mysql")):
         options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
     try:
