@@ -27,6 +27,10 @@ class Results:
         if saved["versions"] != self.versions and not any_version:  # to read, not to add to it
             raise SystemExit(f"{path} was measured with {saved['versions']}; add --fresh or another --output")
 
+    def parts(self) -> list[str]:
+        """The names of all parts."""
+        return list(self._read()["parts"])
+
     def rows(self, part: str) -> dict[str, Any]:
         """The rows of a part, by name."""
         rows: dict[str, Any] = self._read()["parts"].get(part, {})

@@ -1,0 +1,1 @@
+"""Rankings of widths judged by a public table of trained networks."""
