@@ -502,11 +502,6 @@ def test_layers_can_be_frozen():
             r"but one holds a PIL.Image.Image; give the data set a transform",
         ),
         (
-            {"retrain": config(distill=cafenet.DistillConfig())},
-            TrainingError,
-            "distill must be None for a model by itself",
-        ),
-        (
             {"retrain": config(label_smoothing=0.1), "loss": nn.functional.cross_entropy},
             TrainingError,
             "losses by name",

@@ -27,17 +27,18 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
-from cafenet.searching.latency.measure import LatencySettings
+from cafenet.searching.latency.measure import LatencyConfig
 from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig
 from cafenet.training.distillation import DistillConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 CONFIGS = (
     *(BaselinesSection, DataConfig, ModelConfig, Recipe, RetrainSection, SearchSection, Augmentation, DistillConfig),
-    *(OptimizerConfig, ScheduleConfig, ScoringConfig, Evolution, Greedy, LatencySettings, RandomSearch, Trend),
-    *(SearchConfig, StagesConfig, SupernetConfig, TrainConfig),
+    *(OptimizerConfig, ScheduleConfig, ScoringConfig, Evolution, Greedy, LatencyConfig, RandomSearch, Trend),
+    *(SamplingConfig, SearchConfig, StagesConfig, SupernetConfig, TrainConfig),
 )
 
 

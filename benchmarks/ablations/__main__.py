@@ -31,6 +31,7 @@ from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.result import SearchResult
 from cafenet.supernet.plain_training import initialised
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
@@ -76,9 +77,9 @@ def find(results: Results, work: Task, cell: Cell, seed: int, epochs: float, cac
             epochs=epochs * cell.training,
             batch_size=BATCH_SIZE,
             optimizer=OptimizerConfig(lr=0.1),
-            random_share=cell.random_share,
             seed=seed,
         ),
+        sampling=SamplingConfig(random_share=cell.random_share),
         algorithm=_algorithm(cell),
         search=cafenet.SearchConfig(seed=seed),
         scoring=cafenet.ScoringConfig(max_examples=NUM_VALIDATION),

@@ -5,7 +5,6 @@ The body of each function is the code that a user needs for it; its lines are co
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -69,9 +68,9 @@ def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path)
 def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The fixed pattern over all widths, searched greedily, as AutoSlim does."""
     supernet = cafenet.SupernetConfig(r=0, beta=0.5)
-    training = replace(trained_for(SUPERNET_EPOCHS, seed), flops_band=None)
+    training, sampling = trained_for(SUPERNET_EPOCHS, seed), cafenet.SamplingConfig(flops_band=None, full_share=0.0)
     model, algorithm = task.build(seed), cafenet.Greedy()
-    return _searched(task, model, percent, seed, place / "fixed", supernet, training, algorithm, ONE_STAGE)
+    return _searched(task, model, percent, seed, place / "fixed", supernet, training, sampling, algorithm, ONE_STAGE)
 
 
 def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -251,7 +250,8 @@ def _from_trained(
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
     supernet = cafenet.SupernetConfig(r=r, beta=0.5, pattern=pattern, sort_by_importance=True)
-    training = replace(trained_for(SUPERNET_EPOCHS, seed, lr=0.05, num_stages=stages.num_stages), distill=distill)
+    training = trained_for(SUPERNET_EPOCHS, seed, lr=0.05, num_stages=stages.num_stages)
+    sampling = cafenet.SamplingConfig(full_share=0.0, distill=distill)
     kinds = {
         "by-loss": metric != "accuracy",
         f"r{r}": r > 0,
@@ -260,7 +260,7 @@ def _from_trained(
         "staged": stages is TWO_STAGES,
     }
     place = place / "-".join([f"{percent}-pretrained", *(kind for kind, is_so in kinds.items() if is_so)])
-    return _searched(task, trained, percent, seed, place, supernet, training, algorithm, stages, metric)
+    return _searched(task, trained, percent, seed, place, supernet, training, sampling, algorithm, stages, metric)
 
 
 def _searched(
@@ -271,6 +271,7 @@ def _searched(
     place: Path,
     supernet: cafenet.SupernetConfig,
     training: cafenet.TrainConfig,
+    sampling: cafenet.SamplingConfig,
     algorithm: Algorithm,
     stages: cafenet.StagesConfig,
     metric: str = "accuracy",
@@ -284,6 +285,7 @@ def _searched(
         f"{percent}%",
         supernet=supernet,
         training=training,
+        sampling=sampling,
         algorithm=algorithm,
         metric=metric,
         stages=stages,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,6 @@ def search_all(results: Results, task: Task, names: Sequence[str], seeds: Sequen
 
 def found(task: Task, trained: nn.Module, way: Way, seed: int, place: Path) -> list[int]:
     """Channels per group; the stages share the epochs of the training."""
-    training = replace(supernet_training(EPOCHS, seed), flops_band="budgets")
     search = cafenet.search(
         trained,
         torch.zeros(1, 3, SIZE, SIZE),
@@ -72,7 +71,8 @@ def found(task: Task, trained: nn.Module, way: Way, seed: int, place: Path) -> l
         eval_loader(task.validation),
         BUDGET,
         supernet=FIXED,
-        training=training,
+        training=supernet_training(EPOCHS, seed),
+        sampling=cafenet.SamplingConfig(full_share=0.0),
         algorithm=way.algorithm,
         stages=way.stages,
         settings=cafenet.SearchConfig(seed=seed),

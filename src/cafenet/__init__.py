@@ -34,7 +34,7 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
-from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.searching.latency.measure import LatencyConfig, measure_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.width_search import SearchConfig, search_widths
 from cafenet.space.bins import Bins, flops_sensitive_bins, uniform_bins
@@ -46,6 +46,7 @@ from cafenet.space.width_space import Frozen, Slot, WidthGroup, WidthSpace
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.candidate_choice import Exact, Race
 from cafenet.supernet.plain_training import train_model
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import Bilateral, LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
@@ -75,7 +76,7 @@ __all__ = [
     "Found",
     "Frozen",
     "Greedy",
-    "LatencySettings",
+    "LatencyConfig",
     "LocallyFree",
     "ModelNameError",
     "OptimizerConfig",
@@ -84,6 +85,7 @@ __all__ = [
     "RandomSearch",
     "RecipeError",
     "RunFileError",
+    "SamplingConfig",
     "ScheduleConfig",
     "ScoringConfig",
     "ScoringError",

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small import log_of
+from small import log_of, sampling
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -46,7 +46,7 @@ def test_the_loss_falls_on_cifar10(tmp_path):
         schedule=ScheduleConfig("cosine", warmup_epochs=0.25),
         log_every=1,
     )
-    result = train_supernet(supernet, examples, config, directory=tmp_path, quiet=True)
+    result = train_supernet(supernet, examples, config, sampling=sampling(), directory=tmp_path, quiet=True)
     losses = [line["loss"] for line in log_of(tmp_path)]
     assert (result.steps, result.finished, len(losses)) == (128, True, 128)
     assert 2.0 < np.mean(losses[:5]) < 2.8  # log(10) is 2.3

@@ -2,7 +2,19 @@
 
 import pytest
 import torch
-from small import WithoutNorm, assert_same_state, batch, built, config, data, log_of, supernet_of, traced, trained
+from small import (
+    WithoutNorm,
+    assert_same_state,
+    batch,
+    built,
+    config,
+    data,
+    log_of,
+    sampling,
+    supernet_of,
+    traced,
+    trained,
+)
 from torch import nn
 from torch.nn import functional
 
@@ -46,8 +58,9 @@ def test_a_network_trained_first_is_the_teacher(monkeypatch):
 
     monkeypatch.setattr(trainer, "Teacher", noted)
     first = supernet_of()
-    train_supernet(first, data(), config(epochs=4, full_share=0.25), max_steps=8, quiet=True)
-    train_supernet(supernet_of(), data(), config(epochs=4, full_share=0.25, distill=DistillConfig()), quiet=True)
+    train_supernet(first, data(), config(epochs=4), sampling=sampling(full_share=0.25), max_steps=8, quiet=True)
+    distilled = sampling(full_share=0.25, distill=DistillConfig())
+    train_supernet(supernet_of(), data(), config(epochs=4), sampling=distilled, quiet=True)
     (teacher,) = teachers
     assert_same_state(teacher, first.model)
 
@@ -58,8 +71,8 @@ def test_another_teacher_may_be_given(tmp_path):
             return torch.tensor([[0.0, 50.0, 0.0, 0.0]]).expand(len(images), -1)
 
     supernet = supernet_of()
-    settings = config(epochs=8, distill=DistillConfig(weight=1.0, temperature=1.0))
-    train_supernet(supernet, data(), settings, teacher=Sure(), quiet=True)
+    widths = sampling(distill=DistillConfig(weight=1.0, temperature=1.0))
+    train_supernet(supernet, data(), config(epochs=8), sampling=widths, teacher=Sure(), quiet=True)
     assert supernet.eval()(batch()[0]).argmax(1).tolist() == [1] * 16
 
 
@@ -95,22 +108,14 @@ def test_several_outputs_cannot_be_distilled():
         trained(supernet_of(built(Two)), loss=loss, distill=DistillConfig())
 
 
-@pytest.mark.parametrize(
-    ("settings", "options", "message"),
-    [
-        ({"distill": DistillConfig()}, {}, "distill must be None for a model by itself"),
-        ({"sandwich": 1}, {}, "sandwich must be 0 for a model by itself, which has one width, but is 1"),
-        ({}, {"distill": DistillConfig()}, "distillation needs a teacher, but there is none"),
-    ],
-)
-def test_what_makes_no_sense_for_a_model_by_itself(settings, options, message):
-    with pytest.raises(TrainingError, match=message):
-        cafenet.train_model(built(), torch.zeros(1, 3, 4, 4), data(), config(**settings), quiet=True, **options)
+def test_distillation_without_a_teacher():
+    with pytest.raises(TrainingError, match="distillation needs a teacher, but there is none"):
+        cafenet.train_model(built(), torch.zeros(1, 3, 4, 4), data(), config(), distill=DistillConfig(), quiet=True)
 
 
 def test_a_teacher_that_nothing_is_learned_from():
-    with pytest.raises(TrainingError, match=r"learned from with TrainConfig\(distill=...\), but that is None"):
-        train_supernet(supernet_of(), data(), config(), teacher=built(), quiet=True)
+    with pytest.raises(TrainingError, match=r"learned from with SamplingConfig\(distill=...\), but that is None"):
+        train_supernet(supernet_of(), data(), config(), sampling=sampling(), teacher=built(), quiet=True)
 
 
 def test_dense_outputs_count_every_place_alike():

@@ -43,13 +43,14 @@ from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.base import METHODS, Algorithm
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, parse_budget
-from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.searching.latency.measure import LatencyConfig, measure_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.width_search import SearchConfig
 from cafenet.space.description import describe_space
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import SupernetConfig, build_bins
-from cafenet.supernet.plain_training import check_plain_training, initialised, train_model
+from cafenet.supernet.plain_training import initialised, train_model
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig, check_training
 from cafenet.tracing.tracer import trace
 from cafenet.training.batch_feed import as_dataset
@@ -85,6 +86,7 @@ def search(
     loss: str | LossFunction = "cross_entropy",
     metric: str | Metric = "accuracy",
     training: TrainConfig | None = None,
+    sampling: SamplingConfig | None = None,
     retrain: TrainConfig | None = None,
     start: Literal["supernet", "scratch"] = "supernet",
     supernet: SupernetConfig | None = None,
@@ -92,7 +94,7 @@ def search(
     stages: StagesConfig | None = None,
     settings: SearchConfig | None = None,
     scoring: ScoringConfig | None = None,
-    latency: LatencySettings | None = None,
+    latency: LatencyConfig | None = None,
     freeze: tuple[str, ...] = (),
     directory: str | Path | None = None,
     quiet: bool = False,
@@ -115,11 +117,12 @@ def search(
         TrainingError,
         training=(training, TrainConfig | None),
         retrain=(retrain, TrainConfig | None),
+        sampling=(sampling, SamplingConfig | None),
         supernet=(supernet, SupernetConfig | None),
         stages=(stages, StagesConfig | None),
         settings=(settings, SearchConfig | None),
         scoring=(scoring, ScoringConfig | None),
-        latency=(latency, LatencySettings | None),
+        latency=(latency, LatencyConfig | None),
         quiet=(quiet, bool),
     )
     expect_values(unwrap(model), TrainingError)
@@ -132,10 +135,11 @@ def search(
         metric=metric,
         supernet=plain_numbers(supernet) or SupernetConfig(),
         training=plain_numbers(training) or TrainConfig(),
+        sampling=plain_numbers(sampling) or SamplingConfig(),
         algorithm=plain_numbers(algorithm) or Trend(),
         search=plain_numbers(settings) or SearchConfig(),
         scoring=plain_numbers(scoring) or ScoringConfig(),
-        latency=plain_numbers(latency) or LatencySettings(),
+        latency=plain_numbers(latency) or LatencyConfig(),
         freeze=freeze,
         quiet=quiet,
     )
@@ -155,7 +159,6 @@ def search(
     check_training(job.training, train, next(model.parameters()).device, loss)
     if retrain is not None:
         check_training(retrain, train, next(model.parameters()).device, loss)
-        check_plain_training(retrain)
     is_fresh = directory is None or not (Path(directory) / "search.json").exists()
     _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages), is_fresh)
     if before is None:
@@ -183,7 +186,7 @@ def search(
 
 def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path) -> None:
     """What a report tells of the search beside its scores."""
-    parts = ("supernet", "training", "algorithm", "search", "scoring", "latency", "freeze")
+    parts = ("supernet", "training", "sampling", "algorithm", "search", "scoring", "latency", "freeze")
     content = {
         "format": "cafenet-search",
         "format_version": 1,

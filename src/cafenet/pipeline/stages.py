@@ -29,13 +29,14 @@ from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.latency.measure import LatencySettings
+from cafenet.searching.latency.measure import LatencyConfig
 from cafenet.searching.result import SearchResult, is_result_of, read_result, write_result
 from cafenet.searching.width_search import SearchConfig, WidthSearch, supernet_identity
 from cafenet.space.extraction import rebuild
 from cafenet.space.importance import channels_before, in_order
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import SupernetConfig, build_bins, build_supernet
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, part_of, train_supernet
 from cafenet.tracing.tracer import trace
@@ -43,8 +44,6 @@ from cafenet.tracing.tracer import trace
 _MOST_SHARES = (0.2, 0.9)
 _ABOUT_HALF = 0.48
 """Of a cost: 150M are meant as half of 300.8M, too."""
-_FULL_SHARE = 0.3
-"""Of the epochs, for the full network first, where a training does not say."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,11 @@ class Job:
     metric: str | Metric = "accuracy"
     supernet: SupernetConfig = field(default_factory=SupernetConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
     algorithm: Algorithm = field(default_factory=Trend)
     search: SearchConfig = field(default_factory=SearchConfig)
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
-    latency: LatencySettings = field(default_factory=LatencySettings)
+    latency: LatencyConfig = field(default_factory=LatencyConfig)
     freeze: tuple[str, ...] = ()
     quiet: bool = False
 
@@ -138,13 +138,20 @@ def plan_jobs(job: Job, config: StagesConfig) -> list[Job]:
         job = replace(job, algorithm=job.algorithm.of_stages(config.num_stages))
     if config.num_stages == 1 or not config.carry_weights:
         return [job] * config.num_stages
-    full_share = _FULL_SHARE if job.training.full_share is None else job.training.full_share
+    full_share = job.sampling.full_share
     share = (1 - full_share) / config.num_stages
-    first = replace(part_of(job.training, full_share + share), full_share=full_share / (full_share + share))
-    later = replace(part_of(job.training, share), full_share=0.0)
-    sorting = replace(job.supernet, sort_by_importance=True)
-    goes_on = replace(job, training=later, supernet=sorting)
-    return [replace(job, training=first), *[goes_on] * (config.num_stages - 1)]
+    first = replace(
+        job,
+        training=part_of(job.training, full_share + share),
+        sampling=replace(job.sampling, full_share=full_share / (full_share + share)),
+    )
+    later = replace(
+        job,
+        training=part_of(job.training, share),
+        sampling=replace(job.sampling, full_share=0.0),
+        supernet=replace(job.supernet, sort_by_importance=True),
+    )
+    return [first, *[later] * (config.num_stages - 1)]
 
 
 def search_in_stages(
@@ -191,7 +198,7 @@ def search_in_stages(
 
 
 def latencies_before(
-    directory: Path, budget: str, space: WidthSpace, settings: LatencySettings
+    directory: Path, budget: str, space: WidthSpace, settings: LatencyConfig
 ) -> dict[str, float] | None:
     """The cap on latency (`limit_ms`) and the full model's (`full_ms`) that a search of this model for this budget
     began with."""
@@ -200,7 +207,7 @@ def latencies_before(
     return measured if before.get("asked") == _asked_latencies(budget, space, settings) else None
 
 
-def _asked_latencies(budget: str, space: WidthSpace, settings: LatencySettings) -> dict[str, Any]:
+def _asked_latencies(budget: str, space: WidthSpace, settings: LatencyConfig) -> dict[str, Any]:
     """What measured latencies belong to: other ones are measured again."""
     model = {"flops": int(space.flops()), "params": int(space.params()), "widths": dict(space.full_widths)}
     asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": asdict(settings), "model": model}))
@@ -208,7 +215,7 @@ def _asked_latencies(budget: str, space: WidthSpace, settings: LatencySettings) 
 
 
 def _as_measured_first(
-    budget: Budget, full_costs: Mapping[str, float], space: WidthSpace, settings: LatencySettings, directory: Path
+    budget: Budget, full_costs: Mapping[str, float], space: WidthSpace, settings: LatencyConfig, directory: Path
 ) -> tuple[Budget, Mapping[str, float]]:
     """The cap on latency and the full model's that a directory began with: other ones would lead to other widths."""
     limit_ms = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), None)
@@ -261,13 +268,13 @@ def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
     """Shares of the original model as those of a stage's: the band of FLOPs; the smallest widths are in its space."""
     if space is original:
         return job
-    training, supernet, ratio = job.training, job.supernet, original.flops() / space.flops()
-    if training.flops_band is not None and training.flops_band != "budgets":
-        low, high = (min(1.0, share * ratio) for share in training.flops_band)
-        training = replace(training, flops_band=(low, high))
+    sampling, supernet, ratio = job.sampling, job.supernet, original.flops() / space.flops()
+    if sampling.flops_band is not None and sampling.flops_band != "budgets":
+        low, high = (min(1.0, share * ratio) for share in sampling.flops_band)
+        sampling = replace(sampling, flops_band=(low, high))
     if isinstance(supernet.min_width, float):
         supernet = replace(supernet, min_width=1)
-    return replace(job, training=training, supernet=supernet)
+    return replace(job, sampling=sampling, supernet=supernet)
 
 
 def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Path:
@@ -341,13 +348,18 @@ def train_stage(
 ) -> Supernet:
     """The trained supernet of a stage, continued from its checkpoint or complete already."""
     supernet = build_supernet(weights, space, job.supernet, beta=beta, seed=job.training.seed)
-    training = job.training
-    if training.flops_band == "budgets":
-        training = replace(training, flops_band=band_about(budgets, space))
-    if training.full_share is None:
-        training = replace(training, full_share=_FULL_SHARE)
+    sampling = job.sampling
+    if sampling.flops_band == "budgets":
+        sampling = replace(sampling, flops_band=band_about(budgets, space))
     train_supernet(
-        supernet, job.train, training, loss=job.loss, directory=directory, quiet=job.quiet, title=directory.name
+        supernet,
+        job.train,
+        job.training,
+        sampling=sampling,
+        loss=job.loss,
+        directory=directory,
+        quiet=job.quiet,
+        title=directory.name,
     )
     return supernet
 

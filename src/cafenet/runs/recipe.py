@@ -12,9 +12,10 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
-from cafenet.searching.latency.measure import LatencySettings
+from cafenet.searching.latency.measure import LatencyConfig
 from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig
 from cafenet.training.distillation import DistillConfig
 
@@ -72,7 +73,7 @@ class SearchSection:
     trend: Trend = field(default_factory=Trend)
     settings: SearchConfig = field(default_factory=SearchConfig)
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
-    latency: LatencySettings = field(default_factory=LatencySettings)
+    latency: LatencyConfig = field(default_factory=LatencyConfig)
 
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
@@ -149,6 +150,7 @@ class Recipe:
     supernet: SupernetConfig = field(default_factory=SupernetConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     """Of the supernet."""
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
     stages: StagesConfig = field(default_factory=StagesConfig)
     search: SearchSection = field(default_factory=SearchSection)
     retrain: RetrainSection = field(default_factory=RetrainSection)

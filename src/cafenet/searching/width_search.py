@@ -30,7 +30,7 @@ from cafenet.searching.feasible import Feasible
 from cafenet.searching.final_pick import pick_best
 from cafenet.searching.latency.correction import Meter
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
-from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.searching.latency.measure import LatencyConfig, measure_latency
 from cafenet.searching.result import SearchResult
 from cafenet.searching.score_board import Contest
 from cafenet.searching.store.trials import ScoredWidth, TrialStore
@@ -69,7 +69,7 @@ def search_widths(
     loss: str | LossFunction | None = None,
     config: SearchConfig | None = None,
     scoring: ScoringConfig | None = None,
-    latency: LatencySettings | None = None,
+    latency: LatencyConfig | None = None,
     storage: str | Path | None = None,
     study: str = "widths",
     quiet: bool = False,
@@ -85,11 +85,11 @@ def search_widths(
         BudgetError,
         config=(config, SearchConfig | None),
         scoring=(scoring, ScoringConfig | None),
-        latency=(latency, LatencySettings | None),
+        latency=(latency, LatencyConfig | None),
     )
     scorer = Scorer(supernet, train, validation, metric=metric, loss=loss, config=plain_numbers(scoring))
     settings = plain_numbers(config) or SearchConfig()
-    search = WidthSearch(scorer, algorithm or Trend(), settings, latency or LatencySettings())
+    search = WidthSearch(scorer, algorithm or Trend(), settings, latency or LatencyConfig())
     budgets = search.budgets(budget)
     return search.run(budgets, storage, study=study, quiet=quiet)
 
@@ -102,14 +102,14 @@ class WidthSearch:
         scorer: Scorer,
         algorithm: Algorithm,
         config: SearchConfig,
-        latency: LatencySettings | None = None,
+        latency: LatencyConfig | None = None,
         *,
         latency_file: Path | None = None,
     ) -> None:
         """latency_file: where measured latencies are kept, so that a second start goes the way of the first."""
         self._latency_file = latency_file
         self.scorer, self.algorithm, self.config = scorer, algorithm, config
-        self.latency = latency or LatencySettings()
+        self.latency = latency or LatencyConfig()
         self._space, self._bins = scorer.supernet.space, scorer.supernet.binned.bins
         self._latency_model: LatencyModel | None = None
 

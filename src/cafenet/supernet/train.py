@@ -17,6 +17,7 @@ from cafenet.modules.batches import LossFunction
 from cafenet.space.bins import uniform_bins
 from cafenet.space.importance import importance_order, put_in_order
 from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.trainer import Trainer, named_loss
@@ -29,7 +30,7 @@ from cafenet.training.process_group import processes
 FULL_NETWORK = "full"
 """Where in a supernet's directory the full network is kept that it began with."""
 
-__all__ = ["FULL_NETWORK", "TrainConfig", "TrainResult", "check_training", "train_supernet"]
+__all__ = ["FULL_NETWORK", "SamplingConfig", "TrainConfig", "TrainResult", "check_training", "train_supernet"]
 
 
 def train_supernet(
@@ -37,6 +38,7 @@ def train_supernet(
     data: Dataset[Any] | DataLoader[Any],
     config: TrainConfig | None = None,
     *,
+    sampling: SamplingConfig | None = None,
     loss: str | LossFunction = "cross_entropy",
     teacher: nn.Module | None = None,
     directory: str | Path | None = None,
@@ -48,24 +50,34 @@ def train_supernet(
 ) -> TrainResult:
     """Train the supernet in place; with a directory, a second call continues where the first one stopped.
 
-    teacher: whose outputs are learned with `config.distill`, by default the full network that the supernet begins with.
+    sampling: which widths are trained, and what they learn from; `TrainConfig` is what any training has.
+    teacher: whose outputs are learned with `sampling.distill`, by default the full network that the supernet
+    begins with.
     name: the checkpoint's file name without `.pt`; title: what progress is shown as, by default the same.
     max_steps: stop (with a checkpoint) after that many steps in all, as an interruption would.
     """
-    check_arguments(TrainingError, config=(config, TrainConfig | None), max_steps=(max_steps, Count | None))
+    check_arguments(
+        TrainingError,
+        config=(config, TrainConfig | None),
+        sampling=(sampling, SamplingConfig | None),
+        max_steps=(max_steps, Count | None),
+    )
     config = TrainConfig() if config is None else plain_numbers(config)
+    sampling = SamplingConfig() if sampling is None else plain_numbers(sampling)
     check_device(config, supernet.device)
     place = None if directory is None else usable_directory(directory, TrainingError)
     options: dict[str, Any] = {"loss": loss, "quiet": quiet, "tensorboard": tensorboard}
     begun = TrainResult(0, float("nan"), finished=True)
-    if config.full_share and supernet.binned.bins.search_space_size > 1:
-        config, begun = _begin_with_full_network(supernet, data, config, place, max_steps, title or name, options)
+    if sampling.full_share and supernet.binned.bins.search_space_size > 1:
+        config, begun = _begin_with_full_network(
+            supernet, data, config, sampling.full_share, place, max_steps, title or name, options
+        )
         if not begun.finished or begun.steps == max_steps:
             return replace(begun, finished=False)
-    if config.distill is None and teacher is not None:
-        raise TrainingError("a teacher is learned from with TrainConfig(distill=...), but that is None")
+    if sampling.distill is None and teacher is not None:
+        raise TrainingError("a teacher is learned from with SamplingConfig(distill=...), but that is None")
     team = processes()
-    trainer = Trainer(supernet, data, config, loss, place, team, name, teacher)
+    trainer = Trainer(supernet, data, config, sampling, loss, place, team, name, teacher)
     journal = Journal(
         trainer.directory if team.is_first else None,
         trainer.total_steps,
@@ -93,6 +105,7 @@ def _begin_with_full_network(
     supernet: Supernet,
     data: Dataset[Any] | DataLoader[Any],
     config: TrainConfig,
+    share: float,
     directory: Path | None,
     max_steps: int | None,
     title: str,
@@ -102,13 +115,12 @@ def _begin_with_full_network(
 
     Returns how the supernet goes on from there, and how far the full network has come.
     """
-    space, share = supernet.space, config.full_share or 0.0
+    space = supernet.space
     whole = of_one_width(supernet.model, space)
-    first = replace(part_of(config, share), random_share=0.0, sandwich=0, flops_band=None, full_share=0.0, distill=None)
     begun = train_supernet(
         whole,
         data,
-        first,
+        part_of(config, share),
         directory=None if directory is None else directory / FULL_NETWORK,
         max_steps=max_steps,
         name="model",

@@ -17,7 +17,7 @@ from cafenet.modules.calling import call_arguments, copy_of, expect_values
 
 
 @dataclass(frozen=True)
-class LatencySettings:
+class LatencyConfig:
     """How a latency is measured."""
 
     batch_size: PositiveInt = 1
@@ -39,7 +39,7 @@ class LatencySettings:
             raise BudgetError(f"device must be one that PyTorch can run on here, but is {self.device!r}; use cpu")
 
 
-def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencySettings) -> float:
+def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConfig) -> float:
     """The median time of a forward pass in eval mode without gradients, in ms.
 
     Runs a copy, so the model is left as it was. The batch is the first dimension of the first tensor in
