@@ -21,6 +21,7 @@ import pytest
 import cafenet
 from cafenet.cli.main import main
 from cafenet.detection.recipe import load_detection_recipe
+from cafenet.pipeline import checks
 from cafenet.pipeline import search as api
 from cafenet.runs.recipe_files import load_recipe, recipe_text
 from cafenet.searching import width_search as widths
@@ -128,7 +129,7 @@ def steady_clock(monkeypatch) -> None:
     def estimated(model, example_inputs, settings) -> float:
         return cafenet.trace(model, example_inputs, verify=False).flops() / 1e6
 
-    for module in (cafenet, api, latency, latency_model, widths):
+    for module in (cafenet, api, checks, latency, latency_model, widths):
         monkeypatch.setattr(module, "measure_latency", estimated)
 
 

@@ -12,6 +12,7 @@ from cafenet.common.options import Positive, Range, Rising, check_arguments, che
 from cafenet.common.suggestions import did_you_mean
 from cafenet.data.augment import Augmentation
 from cafenet.errors import CafeNetError
+from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.stages import StagesConfig
 from cafenet.runs.recipe import (
     BaselinesSection,
@@ -38,7 +39,7 @@ from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 CONFIGS = (
     *(BaselinesSection, DataConfig, ModelConfig, Recipe, RetrainSection, SearchSection, Augmentation, DistillConfig),
     *(OptimizerConfig, ScheduleConfig, ScoringConfig, Evolution, Greedy, LatencyConfig, RandomSearch, Trend),
-    *(SamplingConfig, SearchConfig, StagesConfig, SupernetConfig, TrainConfig),
+    *(SamplingConfig, SearchConfig, SearchOptions, StagesConfig, SupernetConfig, TrainConfig),
 )
 
 

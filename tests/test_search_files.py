@@ -90,5 +90,5 @@ def test_a_journal_torn_in_the_middle_leads_to_the_same_result(searched, tmp_pat
     for path in tmp_path.glob("stage-*/result-*.json"):
         path.unlink()
     again = found(directory=tmp_path)
-    assert again.result == expected.result
+    assert again.found == expected.found
     assert journal.with_name("trials.journal.damaged").read_bytes() == b"".join(lines)

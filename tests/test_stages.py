@@ -36,7 +36,7 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.latency import estimate as latency_model
-from cafenet.searching.result import SearchResult, read_result
+from cafenet.searching.result import FoundWidths, read_result
 from cafenet.searching.width_search import SearchConfig
 from cafenet.space.importance import channels_before, importance_order, in_order, sort_by_importance
 from cafenet.space.slim_file import load, save
@@ -117,7 +117,7 @@ def searched(
     return search_in_stages(model, EXAMPLE, parse_budget(text, space), work or job(), stages_config, directory, full)
 
 
-def kept(directory: Path) -> list[SearchResult]:
+def kept(directory: Path) -> list[FoundWidths]:
     """The results that the stages wrote down."""
     return [read_result(next(place.glob("result-*.json"))) for place in sorted(directory.glob("stage-*"))]
 
@@ -442,7 +442,7 @@ def test_a_group_that_cannot_vary_any_more_keeps_its_last_channels(tmp_path, mon
         channels = next(found)
         assert {group.name for group in space.groups} == set(channels)
         widths = {name: len(kept) for name, kept in channels.items()}
-        result = SearchResult("50%", "none", widths, channels, 0.5, "accuracy", {}, 1.0, 1, 0, 0)
+        result = FoundWidths("50%", "none", widths, channels, 0.5, "accuracy", {}, 1.0, 1, 0, 0)
         return SimpleNamespace(model=weights, order=np.arange(space.layout.num_units)), result
 
     monkeypatch.setattr(stages, "run_stage", narrowed)

@@ -279,17 +279,14 @@ def _searched(
     """A supernet and a search; algorithms in one place share the supernet."""
     return cafenet.search(
         model,
-        task.example,
         task.batches(),
         task.validation_batches(),
         f"{percent}%",
-        supernet=supernet,
-        training=training,
-        sampling=sampling,
-        algorithm=algorithm,
+        train=training,
         metric=metric,
-        stages=stages,
-        settings=cafenet.SearchConfig(seed=seed),
+        options=cafenet.SearchOptions(supernet=supernet, sampling=sampling, stages=stages, algorithm=algorithm),
+        example_inputs=task.example,
+        seed=seed,
         directory=place,
         quiet=True,
     ).model

@@ -6,6 +6,7 @@ made anew in its process, so that no case sees another's.
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from cafenet import (
     SamplingConfig,
     ScheduleConfig,
     ScoringConfig,
-    SearchConfig,
+    SearchOptions,
     StagesConfig,
     SupernetConfig,
     TrainConfig,
@@ -74,30 +75,31 @@ def supernet(**options: Any) -> cafenet.Supernet:
     return cafenet.Supernet(traced.model, traced, cafenet.flops_sensitive_bins(traced), **options)
 
 
-def search(model: nn.Module | None = None, train: Any = None, val: Any = None, **options: Any) -> Any:
-    """A search that takes half a second where nothing is wrong."""
-    few = TrainConfig(epochs=1, batch_size=16)
-    defaults: dict[str, Any] = {
-        "training": few,
+def search(model: nn.Module | None = None, train_data: Any = None, val_data: Any = None, **given: Any) -> Any:
+    """A search that takes half a second where nothing is wrong; options of the tree by name."""
+    given = {
+        "train": TrainConfig(epochs=1, batch_size=16),
         "algorithm": Evolution(population=2, iterations=1),
         "scoring": ScoringConfig(calibration_size=16, batch_size=16),
-        "settings": SearchConfig(num_finalists=1),
+        "num_finalists": 1,
         "stages": StagesConfig(),
+        "example_inputs": IMAGE,
         "quiet": True,
-    }
-    example = options.pop("example", IMAGE)
+    } | given
+    names = [field.name for field in fields(SearchOptions)]
+    options = SearchOptions(**{name: given.pop(name) for name in names if name in given})
     return cafenet.search(
         net() if model is None else model,
-        example,
-        data() if train is None else train,
-        data() if val is None else val,
-        **defaults | options,
+        data() if train_data is None else train_data,
+        data() if val_data is None else val_data,
+        options=given.pop("options", options),
+        **given,
     )
 
 
 def training(**options: Any) -> Any:
     """A search whose supernet is trained with these options."""
-    return search(training=TrainConfig(**{"epochs": 1, "batch_size": 16, **options}))
+    return search(train=TrainConfig(**{"epochs": 1, "batch_size": 16, **options}))
 
 
 def optimizer(**options: Any) -> Any:
@@ -300,18 +302,19 @@ SEARCHING: Table = [
             "+",
             ",",
             "50%+50%",
-            ["50%"],
+            [],
+            [50],
             "1e400M",
         ],
     ),
     ("search(loss)", lambda v: search(loss=v), ["cross", "", None, 3, nn.CrossEntropyLoss]),
     ("search(metric)", lambda v: search(metric=v), ["acc", "", None, 3, lambda o, t: None, lambda o, t: "good"]),
     ("search(start)", lambda v: search(start=v), ["fresh", None, 3]),
-    ("search(training)", lambda v: search(training=v), [{"epochs": 1}, 3, "long", TrainConfig]),
-    ("search(retrain)", lambda v: search(retrain=v), [3, {"epochs": 1}, "yes", True, TrainConfig]),
+    ("search(train)", lambda v: search(train=v), [{"epochs": 1}, 3, "long", TrainConfig]),
+    ("search(finetune)", lambda v: search(finetune=v), [3, {"epochs": 1}, "yes", True, TrainConfig]),
     ("search(algorithm)", lambda v: search(algorithm=v), ["trend", 3, Trend]),
     ("search(stages)", lambda v: search(stages=v), [2, "two", {"num_stages": 2}]),
-    ("search(settings)", lambda v: search(settings=v), [2, "good", {"seed": 1}]),
+    ("search(options)", lambda v: search(options=v), [2, "good", {"seed": 1}]),
     ("search(scoring)", lambda v: search(scoring=v), [2, "good", {"race": True}]),
     ("search(supernet)", lambda v: search(supernet=v), [2, "locally_free", {"r": 1}]),
     ("search(latency)", lambda v: search(budget="5ms", latency=v), [2, "cpu", {"repeats": 2}]),
@@ -322,18 +325,18 @@ SEARCHING: Table = [
         ["", "/proc/1", "/dev/null", "a\0b", "x" * 5000, 3, b"bytes", "/proc/cafenet", "/dev/null/run"],
     ),
     ("search(model)", lambda v: search(v), [3, "net", nn.Linear(2, 2), net().to("meta"), torch.jit.script(net())]),
-    ("search(train)", lambda v: search(train=v), [3, [], "data", {}, IMAGE, [1, 2], [IMAGE], iter([])]),
-    ("search(val)", lambda v: search(val=v), [3, [], "data", {}, IMAGE, [1, 2], [IMAGE], iter([])]),
-    ("search(train labels)", lambda v: search(train=data(64, v)), [5, 9]),
-    ("search(val labels)", lambda v: search(val=data(64, v)), [5, 9]),
+    ("search(train_data)", lambda v: search(train_data=v), [3, [], "data", {}, IMAGE, [1, 2], [IMAGE], iter([])]),
+    ("search(val_data)", lambda v: search(val_data=v), [3, [], "data", {}, IMAGE, [1, 2], [IMAGE], iter([])]),
+    ("search(train labels)", lambda v: search(train_data=data(64, v)), [5, 9]),
+    ("search(val labels)", lambda v: search(val_data=data(64, v)), [5, 9]),
     (
         "search(train targets)",
-        lambda v: search(train=TensorDataset(data().tensors[0], v)),
+        lambda v: search(train_data=TensorDataset(data().tensors[0], v)),
         [torch.zeros(64), -torch.ones(64).long(), torch.full((64,), 300), torch.zeros(64, 3), torch.zeros(64, 2, 2)],
     ),
     (
         "search(images)",
-        lambda v: search(train=TensorDataset(v, torch.arange(len(v)) % 4)),
+        lambda v: search(train_data=TensorDataset(v, torch.arange(len(v)) % 4)),
         [
             torch.zeros(64, 3, 12, 12),
             torch.zeros(64, 1, 12, 12).long(),
@@ -341,11 +344,11 @@ SEARCHING: Table = [
             torch.full((64, 1, 12, 12), NAN),
         ],
     ),
-    ("search(too few examples)", lambda v: search(train=data(v)), [0, 1, 8]),
-    ("search(varying shapes)", lambda v: search(train=pairs([IMAGE[0], IMAGE[0, :, :8]] * 32, [0, 1] * 32)), [0]),
-    ("search(Pillow images)", lambda v: search(train=pillow_images()), [0]),
-    ("search(images without labels)", lambda v: search(train=TensorDataset(data().tensors[0])), [0]),
-    ("search(three parts)", lambda v: search(train=TensorDataset(*data().tensors, data().tensors[1])), [0]),
+    ("search(too few examples)", lambda v: search(train_data=data(v)), [0, 1, 8]),
+    ("search(varying shapes)", lambda v: search(train_data=pairs([IMAGE[0], IMAGE[0, :, :8]] * 32, [0, 1] * 32)), [0]),
+    ("search(Pillow images)", lambda v: search(train_data=pillow_images()), [0]),
+    ("search(images without labels)", lambda v: search(train_data=TensorDataset(data().tensors[0])), [0]),
+    ("search(three parts)", lambda v: search(train_data=TensorDataset(*data().tensors, data().tensors[1])), [0]),
     ("search(forward without gradients)", lambda v: search(Net(without_gradients)), [0]),
     ("search(model returns)", lambda v: search(Net(v)), [lambda m, x: {"a": m.body(x)}, lambda m, x: (m.body(x),) * 2]),
     ("search(model returns numbers)", lambda v: search(Net(v)), [lambda m, x: m.body(x).mean(), lambda m, x: None]),
@@ -365,11 +368,11 @@ SEARCHING: Table = [
         [{"num_stages": 0}, {"alpha": 0}, {"num_stages": "2"}],
     ),
     ("StagesConfig(numbers)", lambda v: search(stages=StagesConfig(**v)), [{"num_stages": 1.5}, {"alpha": NAN}]),
-    ("SearchConfig(seed)", lambda v: search(settings=SearchConfig(seed=v)), [-1, 2**70, "0", 0.5, None]),
-    ("SearchConfig(num_workers)", lambda v: search(settings=SearchConfig(num_workers=v)), [0, -1, "2", 1.5]),
-    ("SearchConfig(band)", lambda v: search(settings=SearchConfig(band=v)), [(1, 0.5), (0, 2), 3, "all", (NAN, 1)]),
-    ("SearchConfig(min_usage)", lambda v: search(settings=SearchConfig(min_usage=v)), [-1, 2, NAN, "1"]),
-    ("SearchConfig(num_finalists)", lambda v: search(settings=SearchConfig(num_finalists=v)), [0, -1, "2", 1.5]),
+    ("search(seed)", lambda v: search(seed=v), [-1, 2**70, "0", 0.5, None]),
+    ("SearchOptions(num_workers)", lambda v: search(num_workers=v), [0, -1, "2", 1.5]),
+    ("SearchOptions(band)", lambda v: search(band=v), [(1, 0.5), (0, 2), 3, "all", (NAN, 1)]),
+    ("SearchOptions(min_usage)", lambda v: search(min_usage=v), [-1, 2, NAN, "1"]),
+    ("SearchOptions(num_finalists)", lambda v: search(num_finalists=v), [0, -1, "2", 1.5]),
     ("ScoringConfig", lambda v: search(scoring=ScoringConfig(**v)), [{"first_share": 0}, {"first_share": "1"}]),
     ("ScoringConfig(sizes)", lambda v: search(scoring=ScoringConfig(calibration_size=v)), [0, -1, "64", 1.5]),
     ("ScoringConfig(batch_size)", lambda v: search(scoring=ScoringConfig(batch_size=v)), [0, 1, -1, "16", 2.5]),
@@ -498,13 +501,17 @@ FILES: Table = [
     ),
 ]
 USERS_CODE: Table = [
-    ("the user's training data raise", lambda v: search(train=Raises(v)), [0, 20, 60]),
-    ("the user's validation data raise", lambda v: search(val=Raises(v)), [0, 20, 60]),
-    ("the user's data raise in a worker", lambda v: search(train=Raises(v), training=TrainConfig(num_workers=1)), [20]),
+    ("the user's training data raise", lambda v: search(train_data=Raises(v)), [0, 20, 60]),
+    ("the user's validation data raise", lambda v: search(val_data=Raises(v)), [0, 20, 60]),
+    (
+        "the user's data raise in a worker",
+        lambda v: search(train_data=Raises(v), train=TrainConfig(num_workers=1)),
+        [20],
+    ),
     ("the user's loss raises", lambda v: search(loss=raising), [0]),
     ("the user's metric raises", lambda v: search(metric=raising), [0]),
     ("the user's forward raises in training", lambda v: search(Net(raises_in_training)), [0]),
-    ("the user's collate raises", lambda v: search(train=DataLoader(data(), 16, collate_fn=raising)), [0]),
+    ("the user's collate raises", lambda v: search(train_data=DataLoader(data(), 16, collate_fn=raising)), [0]),
     ("the user's evaluation data raise", lambda v: cafenet.evaluate(net(), Raises(v)), [0, 20]),
     (
         "the user's model raises in latency",

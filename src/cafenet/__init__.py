@@ -26,7 +26,9 @@ from cafenet.errors import (
     WidthError,
 )
 from cafenet.models import load_model
-from cafenet.pipeline.search import Found, search
+from cafenet.pipeline.options import SearchOptions
+from cafenet.pipeline.result import SearchResult, SearchResults
+from cafenet.pipeline.search import search
 from cafenet.pipeline.stages import StagesConfig
 from cafenet.scoring.evaluation import evaluate
 from cafenet.scoring.scorer import ScoringConfig
@@ -35,7 +37,6 @@ from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency.measure import LatencyConfig, measure_latency
-from cafenet.searching.result import SearchResult
 from cafenet.searching.width_search import SearchConfig, search_widths
 from cafenet.space.bins import Bins, flops_sensitive_bins, uniform_bins
 from cafenet.space.export import export_model
@@ -73,7 +74,6 @@ __all__ = [
     "Evolution",
     "Exact",
     "ExportError",
-    "Found",
     "Frozen",
     "Greedy",
     "LatencyConfig",
@@ -90,7 +90,9 @@ __all__ = [
     "ScoringConfig",
     "ScoringError",
     "SearchConfig",
+    "SearchOptions",
     "SearchResult",
+    "SearchResults",
     "SlimFileError",
     "Slot",
     "StagesConfig",

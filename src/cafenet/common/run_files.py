@@ -135,6 +135,13 @@ def model_place(directory: Path, key: str, seed: int) -> Path:
     return directory / MODELS / key / f"seed-{seed}"
 
 
+def budget_place(directory: Path, budget: Any) -> Path:
+    """The directory of one of several budgets: `budget-50pct`."""
+    text = str(budget).strip().replace("%", "pct")
+    plain = "".join(character if character.isalnum() or character == "." else "-" for character in text)
+    return directory / f"budget-{plain}".lower()
+
+
 def result_name(algorithm: str, budget: str) -> str:
     """The file of what an algorithm found for a budget: `result-trend-50-.json` of "50%"."""
     plain = "".join(character if character.isalnum() or character == "." else "-" for character in budget)

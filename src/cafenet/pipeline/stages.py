@@ -30,7 +30,7 @@ from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.measure import LatencyConfig
-from cafenet.searching.result import SearchResult, is_result_of, read_result, write_result
+from cafenet.searching.result import FoundWidths, is_result_of, read_result, write_result
 from cafenet.searching.width_search import SearchConfig, WidthSearch, supernet_identity
 from cafenet.space.extraction import rebuild
 from cafenet.space.importance import channels_before, in_order
@@ -98,6 +98,7 @@ class Job:
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
     latency: LatencyConfig = field(default_factory=LatencyConfig)
     freeze: tuple[str, ...] = ()
+    outputs: str | int | Sequence[str | int] | None = None
     quiet: bool = False
 
 
@@ -105,7 +106,7 @@ class Job:
 class StagesResult:
     """What the last stage found, in terms of the original model."""
 
-    result: SearchResult
+    result: FoundWidths
     slim: nn.Module
     """The widths found, with the last supernet's weights, channels in the original model's order."""
     place: Path
@@ -167,11 +168,11 @@ def search_in_stages(
 
     A second call continues where the first one stopped. The channels of the result are the original model's.
     """
-    original = trace(model, example_inputs, freeze=job.freeze)
+    original = trace(model, example_inputs, freeze=job.freeze, outputs=job.outputs)
     budget, full_costs = _as_measured_first(budget, full_costs, original, job.latency, directory)
     current, weights, whole = model, model, model
     kept: dict[str, list[int]] = {}
-    result: SearchResult | None = None
+    result: FoundWidths | None = None
     plan = plan_stages(budget, full_costs, job.supernet.beta, config)
     for stage, own in zip(plan, plan_jobs(job, config), strict=True):
         space = original
@@ -181,7 +182,7 @@ def search_in_stages(
                 weights, kept = whole if config.carry_weights else model, {}
             else:
                 space = narrowed
-        place = directory / "stage-1" if stage.number == 1 else place_for(directory, f"stage-{stage.number}", kept)
+        place = first_place(directory) if stage.number == 1 else place_for(directory, f"stage-{stage.number}", kept)
         supernet, result = run_stage(weights, space, stage, _of_original(own, original, space), place)
         channels = channels_before(space, result.channels, supernet.order)
         kept = composed(kept, channels)
@@ -243,10 +244,10 @@ def _narrowed_space(
     if isinstance(job.supernet.min_width, float):
         share = job.supernet.min_width
     try:
-        space = trace(model, example_inputs, freeze=job.freeze)
+        space = trace(model, example_inputs, freeze=job.freeze, outputs=job.outputs)
         loose = tuple(group.name for group in space.groups if ties.get(group.name) != group.divisor)
         if loose:
-            space = trace(model, example_inputs, freeze=(*job.freeze, *loose))
+            space = trace(model, example_inputs, freeze=(*job.freeze, *loose), outputs=job.outputs)
         least = [min(group.channels, math.ceil(share * full[group.name])) for group in space.groups]
         groups = zip(space.groups, least, strict=True)
         space = replace(space, groups=tuple(replace(each, min_width=max(each.min_width, n)) for each, n in groups))
@@ -277,6 +278,11 @@ def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
     return replace(job, sampling=sampling, supernet=supernet)
 
 
+def first_place(directory: Path) -> Path:
+    """Where the first stage of a search is kept."""
+    return directory / "stage-1"
+
+
 def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Path:
     """Where a training that begins with something found before is kept: one with another start gets a new place."""
     place, content = directory / name, json.dumps(begins_with, sort_keys=True)
@@ -289,7 +295,7 @@ def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Pat
 
 def run_stage(
     weights: nn.Module, space: WidthSpace, stage: Stage, job: Job, directory: Path
-) -> tuple[Supernet, SearchResult]:
+) -> tuple[Supernet, FoundWidths]:
     """One stage: train the supernet, search it for one budget."""
     supernet, (result,) = run_supernet(weights, space, [stage.budget], job, directory, beta=stage.beta)
     return supernet, result
@@ -303,7 +309,7 @@ def run_supernet(
     directory: Path,
     *,
     beta: float | None = None,
-) -> tuple[Supernet, list[SearchResult]]:
+) -> tuple[Supernet, list[FoundWidths]]:
     """Train one supernet and search it for every budget, or read what was found before.
 
     Other options of the search than before start it again; scores that the study holds already are taken from it, and

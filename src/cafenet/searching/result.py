@@ -15,7 +15,7 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class FoundWidths:
     """The widths found for one budget."""
 
     budget: str
@@ -57,7 +57,7 @@ class SearchResult:
         )
 
 
-def write_result(result: SearchResult, path: Path, asked: Mapping[str, Any] | None = None) -> None:
+def write_result(result: FoundWidths, path: Path, asked: Mapping[str, Any] | None = None) -> None:
     """Write the result as JSON, in one move, with the options that it was asked for with."""
     write_json(path, {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked, **asdict(result)})
 
@@ -67,12 +67,12 @@ def is_result_of(path: Path, asked: Mapping[str, Any]) -> bool:
     return path.exists() and _read(path).get("asked") == asked
 
 
-def read_result(path: Path) -> SearchResult:
+def read_result(path: Path) -> FoundWidths:
     """A result that was written before."""
     content = _read(path)
     content.pop("asked", None)
     try:
-        return SearchResult(**content)
+        return FoundWidths(**content)
     except TypeError as error:
         raise _unreadable(path, error) from error
 

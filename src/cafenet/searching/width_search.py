@@ -31,7 +31,7 @@ from cafenet.searching.final_pick import pick_best
 from cafenet.searching.latency.correction import Meter
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
 from cafenet.searching.latency.measure import LatencyConfig, measure_latency
-from cafenet.searching.result import SearchResult
+from cafenet.searching.result import FoundWidths
 from cafenet.searching.score_board import Contest
 from cafenet.searching.store.trials import ScoredWidth, TrialStore
 from cafenet.searching.workers import local_workers, shared_storage
@@ -73,7 +73,7 @@ def search_widths(
     storage: str | Path | None = None,
     study: str = "widths",
     quiet: bool = False,
-) -> list[SearchResult]:
+) -> list[FoundWidths]:
     """The best widths within each budget ("50%", "75%,50%,25%", "150M", "50%+2M params", "12ms").
 
     loss: what the supernet learned; with "cross_entropy", targets of two dimensions are class probabilities, otherwise
@@ -124,7 +124,7 @@ class WidthSearch:
 
     def run(
         self, budgets: Sequence[Budget], storage: str | Path | None, *, study: str = "widths", quiet: bool = False
-    ) -> list[SearchResult]:
+    ) -> list[FoundWidths]:
         """Search each budget; with several workers, helpers score what is proposed, too.
 
         Ctrl-C and SIGTERM end it after the score that is being made; what the storage holds is not scored again.
@@ -140,7 +140,7 @@ class WidthSearch:
         contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget))
         self._drive(feasible, contest)
 
-    def _search(self, feasible: Feasible, store: TrialStore, stopped: list[str], quiet: bool) -> SearchResult:
+    def _search(self, feasible: Feasible, store: TrialStore, stopped: list[str], quiet: bool) -> FoundWidths:
         budget = feasible.budget
         progress = _Progress(self.algorithm.num_widths(feasible), f"search {budget.text}", quiet)
         check = partial(_stop, stopped)
@@ -181,7 +181,7 @@ class WidthSearch:
         """What the trials of this search are known by."""
         return f"{self.algorithm!r} {budget.text} seed {self.config.seed} band {self.config.band}"
 
-    def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> SearchResult:
+    def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> FoundWidths:
         taken = np.array(best.taken, dtype=np.int64)
         subnet = self.scorer.subnet(taken, best.score.candidate)
         channels = {
@@ -190,7 +190,7 @@ class WidthSearch:
         }
         budget = feasible.budget
         measured = {} if meter is None else {"latency_ms": meter.measured_ms[best.taken]}
-        return SearchResult(
+        return FoundWidths(
             budget=budget.text,
             algorithm=self.algorithm.name,
             widths={name: len(kept) for name, kept in channels.items()},

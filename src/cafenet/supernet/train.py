@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.directories import usable_directory
+from cafenet.common.files import copy_directory
 from cafenet.common.options import Count, check_arguments
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_log import Journal
@@ -131,6 +132,14 @@ def _begin_with_full_network(
     put_in_order(space, whole.model, order, supernet.model)
     supernet.order = supernet.first_order[order]
     return part_of(config, 1 - share), begun
+
+
+def share_full_network(source: Path, target: Path) -> None:
+    """Take the full network that one supernet began with for another that begins with the same, if it has none yet."""
+    source, target = source / FULL_NETWORK, target / FULL_NETWORK
+    if processes().is_first and source.exists() and not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy_directory(source, target)
 
 
 def of_one_width(model: nn.Module, space: WidthSpace) -> Supernet:
