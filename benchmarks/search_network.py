@@ -11,7 +11,9 @@ from torch.utils.data import DataLoader
 
 import cafenet
 from cafenet.data import Augmentation, ImageData, eval_loader, hold_out, load_data, train_loader
+from cafenet.space.bins import flops_sensitive_bins
 from cafenet.supernet.sampling import SamplingConfig
+from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
 from places import CIFAR
@@ -47,7 +49,7 @@ def trained_supernet(cache: Path, *, quick: bool = False) -> Trained:
     torch.manual_seed(0)
     model = small_cnn()
     space = cafenet.trace(model, torch.randn(1, 3, SIZE, SIZE))
-    supernet = Supernet(model, space, cafenet.flops_sensitive_bins(space, BETA), cafenet.LocallyFree(1))
+    supernet = Supernet(model, space, flops_sensitive_bins(space, BETA), LocallyFree(1))
     batches = train_loader(train, 256, Augmentation(padding=2, flip=True))
     config = TrainConfig(epochs=0.5 if quick else EPOCHS)
     train_supernet(

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-import cafenet
 from cafenet.common.options import Positive, Range, Rising, check_arguments, check_options, option_problems
 from cafenet.common.suggestions import did_you_mean
 from cafenet.data.augment import Augmentation
@@ -169,7 +168,7 @@ def test_all_parts_of_a_recipe_are_such_configs():
         (lambda: TrainConfig(seed=2**70), "seed must be a whole number from 0 to"),
         (lambda: OptimizerConfig(name="adamw"), r"has no optimiser 'adamw'; did you mean AdamW\?"),
         (lambda: OptimizerConfig(name=None), "name must be a text, but is None"),
-        (lambda: cafenet.SearchConfig(seed=2**70), "seed must be a whole number from 0 to"),
+        (lambda: SearchConfig(seed=2**70), "seed must be a whole number from 0 to"),
     ],
 )
 def test_wrong_options_of_a_training(make, message):

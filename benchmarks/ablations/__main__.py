@@ -30,6 +30,7 @@ from cafenet.pipeline.stages import Job, search_in_stages, train_stage
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.result import FoundWidths
+from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.plain_training import initialised
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig
@@ -81,7 +82,7 @@ def find(results: Results, work: Task, cell: Cell, seed: int, epochs: float, cac
         ),
         sampling=SamplingConfig(random_share=cell.random_share),
         algorithm=_algorithm(cell),
-        search=cafenet.SearchConfig(seed=seed),
+        search=SearchConfig(seed=seed),
         scoring=cafenet.ScoringConfig(max_examples=NUM_VALIDATION),
         quiet=True,
     )

@@ -19,7 +19,9 @@ from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.uniform_widths import uniform_widths
+from cafenet.space.bins import Bins, flops_sensitive_bins
 from cafenet.space.importance import sort_by_importance
+from cafenet.training.distillation import DistillConfig
 
 SUPERNET_EPOCHS = 20
 NUM_SEARCHED = 300
@@ -125,7 +127,7 @@ def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, pl
 
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The same with all widths learning from the trained network, too."""
-    distill = cafenet.DistillConfig()
+    distill = DistillConfig()
     algorithm = cafenet.Trend(NUM_SEARCHED, farthest=2.0)
     return _from_trained(task, trained, percent, seed, place, algorithm, distill=distill)
 
@@ -245,7 +247,7 @@ def _from_trained(
     r: int = 0,
     pattern: Literal["locally_free", "bilateral"] = "locally_free",
     metric: str = "accuracy",
-    distill: cafenet.DistillConfig | None = None,
+    distill: DistillConfig | None = None,
     stages: cafenet.StagesConfig = ONE_STAGE,
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
@@ -292,8 +294,8 @@ def _searched(
     ).model
 
 
-def _bins(space: cafenet.WidthSpace) -> cafenet.Bins:
-    return cafenet.flops_sensitive_bins(space, 0.5)
+def _bins(space: cafenet.WidthSpace) -> Bins:
+    return flops_sensitive_bins(space, 0.5)
 
 
 def _feasible(space: cafenet.WidthSpace, percent: int) -> Feasible:

@@ -17,11 +17,9 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import cafenet
 from cafenet import (
-    DistillConfig,
     Evolution,
     Greedy,
     LatencyConfig,
-    LocallyFree,
     OptimizerConfig,
     RandomSearch,
     SamplingConfig,
@@ -33,7 +31,13 @@ from cafenet import (
     TrainConfig,
     Trend,
 )
+from cafenet.common.statistics import compare_paired
 from cafenet.data import Augmentation, load_data
+from cafenet.searching.latency.measure import measure_latency
+from cafenet.space.bins import Bins, flops_sensitive_bins, uniform_bins
+from cafenet.space.importance import sort_by_importance
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.training.distillation import DistillConfig
 
 NAN, INF = math.nan, math.inf
 IMAGE = torch.zeros(1, 1, 12, 12)
@@ -72,7 +76,7 @@ def space() -> cafenet.WidthSpace:
 def supernet(**options: Any) -> cafenet.Supernet:
     """An untrained supernet."""
     traced = space()
-    return cafenet.Supernet(traced.model, traced, cafenet.flops_sensitive_bins(traced), **options)
+    return cafenet.Supernet(traced.model, traced, flops_sensitive_bins(traced), **options)
 
 
 def search(model: nn.Module | None = None, train_data: Any = None, val_data: Any = None, **given: Any) -> Any:
@@ -262,20 +266,20 @@ WIDTHS: Table = [
     ("run(inputs)", lambda v: space().run(v, {"0": 4}), [None, "image", torch.zeros(1, 4, 12, 12)]),
     ("group(name)", lambda v: space().group(v), ["absent", "", None, 3]),
     ("flops_share(group)", lambda v: space().flops_share(v), ["absent", None]),
-    ("flops_sensitive_bins(beta)", lambda v: cafenet.flops_sensitive_bins(space(), v), [0, -1, NAN, INF, "1", None]),
-    ("flops_sensitive_bins(space)", lambda v: cafenet.flops_sensitive_bins(v), [None, net()]),
-    ("bins(divisor)", lambda v: cafenet.flops_sensitive_bins(space(), divisor=v), [0, -8, 1.5, "8", None]),
-    ("bins(min_width)", lambda v: cafenet.flops_sensitive_bins(space(), min_width=v), [0, -1, 1.5, "1", NAN, None]),
-    ("uniform_bins(num_groups)", lambda v: cafenet.uniform_bins(space(), v), [0, -1, 2.5, "4", None]),
+    ("flops_sensitive_bins(beta)", lambda v: flops_sensitive_bins(space(), v), [0, -1, NAN, INF, "1", None]),
+    ("flops_sensitive_bins(space)", lambda v: flops_sensitive_bins(v), [None, net()]),
+    ("bins(divisor)", lambda v: flops_sensitive_bins(space(), divisor=v), [0, -8, 1.5, "8", None]),
+    ("bins(min_width)", lambda v: flops_sensitive_bins(space(), min_width=v), [0, -1, 1.5, "1", NAN, None]),
+    ("uniform_bins(num_groups)", lambda v: uniform_bins(space(), v), [0, -1, 2.5, "4", None]),
     ("LocallyFree(r)", lambda v: supernet(pattern=LocallyFree(v)), [-1, 0.5, "1", None]),
-    ("Supernet(bins)", lambda v: cafenet.Supernet(net(), space(), v), [None, 3, cafenet.Bins(())]),
+    ("Supernet(bins)", lambda v: cafenet.Supernet(net(), space(), v), [None, 3, Bins(())]),
     ("Supernet(seed)", lambda v: supernet(seed=v), ["0", 0.5]),
     ("SupernetConfig(r)", lambda v: search(supernet=SupernetConfig(r=v)), [-1, 0.5, "1", None]),
     ("SupernetConfig(beta)", lambda v: search(supernet=SupernetConfig(beta=v)), [0, -1, NAN, INF, "1"]),
     ("SupernetConfig(num_bins)", lambda v: search(supernet=SupernetConfig(bins="uniform", num_bins=v)), [0, -1, "9"]),
     ("SupernetConfig(words)", lambda v: search(supernet=SupernetConfig(**v)), [{"pattern": "free"}, {"bins": "even"}]),
     ("SupernetConfig(choice)", lambda v: search(supernet=SupernetConfig(choice=v)), ["best", None, 3]),
-    ("sort_by_importance(space)", lambda v: cafenet.sort_by_importance(v, net()), [None, net()]),
+    ("sort_by_importance(space)", lambda v: sort_by_importance(v, net()), [None, net()]),
 ]
 SEARCHING: Table = [
     (
@@ -484,15 +488,15 @@ FILES: Table = [
         lambda v: cafenet.load_model("torchvision:resnet18", **v),
         [{"speed": 1}, {"num_classes": -1}],
     ),
-    ("export_model(kind)", lambda v: cafenet.export_model(net(), IMAGE, f"model.{v}"), ["exe", "", "pt"]),
+    ("export_model(kind)", lambda v: cafenet.export(net(), IMAGE, f"model.{v}"), ["exe", "", "pt"]),
     (
         "export_model(path)",
-        lambda v: cafenet.export_model(net(), IMAGE, v),
+        lambda v: cafenet.export(net(), IMAGE, v),
         ["absent/m.pt2", "/proc/m.pt2", ".pt2/a.onnx"],
     ),
-    ("measure_latency(settings)", lambda v: cafenet.measure_latency(net(), IMAGE, v), [None, 3, "cpu"]),
-    ("measure_latency(model)", lambda v: cafenet.measure_latency(v, IMAGE, LatencyConfig()), [net().to("meta"), 3]),
-    ("compare_paired", lambda v: cafenet.compare_paired(*v), [([], []), ([1.0], [1.0, 2.0]), (["a"], ["b"]), (3, 4)]),
+    ("measure_latency(settings)", lambda v: measure_latency(net(), IMAGE, v), [None, 3, "cpu"]),
+    ("measure_latency(model)", lambda v: measure_latency(v, IMAGE, LatencyConfig()), [net().to("meta"), 3]),
+    ("compare_paired", lambda v: compare_paired(*v), [([], []), ([1.0], [1.0, 2.0]), (["a"], ["b"]), (3, 4)]),
     ("load_data(name)", lambda v: load_data(v), ["", "absent", "npz:", "npz:absent", "folder:absent", 3, "npz:a\0b"]),
     (
         "Augmentation",
@@ -515,7 +519,7 @@ USERS_CODE: Table = [
     ("the user's evaluation data raise", lambda v: cafenet.evaluate(net(), Raises(v)), [0, 20]),
     (
         "the user's model raises in latency",
-        lambda v: cafenet.measure_latency(Net(raising), IMAGE, LatencyConfig()),
+        lambda v: measure_latency(Net(raising), IMAGE, LatencyConfig()),
         [0],
     ),
 ]

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 import cafenet
-from cafenet.errors import TrainingError
+from cafenet.errors import CheckpointError, TrainingError
 from cafenet.supernet import trainer
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.train import of_one_width, train_supernet
@@ -91,7 +91,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(full_share, tmp_path):
 @pytest.mark.parametrize("other", [None, DistillConfig(weight=0.9)])
 def test_a_training_with_other_distillation_is_not_continued(other, tmp_path):
     trained(supernet_of(), tmp_path, max_steps=2, distill=DistillConfig())
-    with pytest.raises(cafenet.CheckpointError, match="loss was 'distillation of cross_entropy"):
+    with pytest.raises(CheckpointError, match="loss was 'distillation of cross_entropy"):
         trained(supernet_of(), tmp_path, distill=other)
 
 
@@ -142,5 +142,5 @@ def test_two_losses_of_the_users_own_are_told_apart(tmp_path):
         return 2 * functional.cross_entropy(output, target)
 
     trained(supernet_of(), tmp_path, loss=one, max_steps=2, distill=DistillConfig())
-    with pytest.raises(cafenet.CheckpointError, match="loss was 'distillation of one"):
+    with pytest.raises(CheckpointError, match="loss was 'distillation of one"):
         trained(supernet_of(), tmp_path, loss=other, distill=DistillConfig())

@@ -11,7 +11,7 @@ from cafenet.runs.methods import read_entries
 from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.workload import Workload
 from cafenet.searching.algorithms.base import METHODS
-from cafenet.space.export import FORMATS, export_model
+from cafenet.space.export import FORMATS, export
 
 
 def add_to(commands: Any) -> None:
@@ -50,5 +50,5 @@ def _export(args: argparse.Namespace) -> None:
         name = f"{entries[0].method} {entries[0].budget}".strip()
         raise RecipeError(f"the run has no trained {name} of seed {seed}; it may lack `cafenet retrain`, or the seed")
     model = load_final(workload, entries[0], seed, args.run)
-    difference = export_model(model, workload.example, args.file, args.format)
+    difference = export(model, workload.example, args.file, args.format)
     print(f"{args.file}: {entries[0].method} {entries[0].budget}, largest difference of outputs {difference:.2g}")

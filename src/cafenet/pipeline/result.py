@@ -11,7 +11,7 @@ from torch import nn
 
 from cafenet.errors import BudgetError, RunFileError
 from cafenet.searching.result import FoundWidths
-from cafenet.space.export import export_model
+from cafenet.space.export import export
 from cafenet.space.slim_file import save
 from cafenet.space.width_space import WidthSpace
 
@@ -74,7 +74,7 @@ class SearchResult:
         Returns:
             The largest difference of the outputs, relative to the largest output.
         """
-        return export_model(self.model, self.example_inputs, path, kind)
+        return export(self.model, self.example_inputs, path, kind)
 
     def report(self) -> Path:
         """Write the page of the search (`report.html`) into its directory.

@@ -30,7 +30,7 @@ _TOLERANCE = 1e-3
 """Largest difference relative to the largest output."""
 
 
-def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[str], kind: str | None = None) -> float:
+def export(model: nn.Module, example_inputs: Any, path: str | os.PathLike[str], kind: str | None = None) -> float:
     """Write a model (.pt for `cafenet.load`, .pt2 for torch.export, .onnx) and return the largest difference of its
     outputs after reading it back; a difference that is too large is an error, and the file is removed."""
     target = Path(path)

@@ -73,7 +73,7 @@ class LocallyFree:
     C(2r+1, r+1) candidates in which all groups follow the same one (3, 10, 35 for r = 1, 2, 3).
     """
 
-    r: int = 1
+    r: int = 0
     per_group: bool = False
     max_candidates: int = 16
     averages: bool = False

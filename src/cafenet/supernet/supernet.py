@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import Batch, LossFunction, batch_size, part_of
 from cafenet.modules.calling import call_arguments, copy_of, unwrap
-from cafenet.space.bins import Bins, IntArray, balanced_rows
+from cafenet.space.bins import Bins, IntArray, balanced_rows, flops_sensitive_bins
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Gatherer, Harness, slice_tensors
 from cafenet.space.width_space import WidthSpace
@@ -59,16 +59,20 @@ class Supernet(nn.Module):
         self,
         model: nn.Module,
         space: WidthSpace,
-        bins: Bins,
+        bins: Bins | None = None,
         pattern: Pattern | None = None,
         *,
         choice: Choice | None = None,
         seed: int = 0,
         order: IntArray | None = None,
     ) -> None:
-        """order: which unit of the user's model each unit of this one is, where the model was put in another order."""
+        """bins: by default FLOPs-sensitive ones; pattern: by default the fixed one, as in `SupernetConfig`.
+
+        order: which unit of the user's model each unit of this one is, where the model was put in another order.
+        """
         super().__init__()
-        self.pattern: Pattern = LocallyFree(1) if pattern is None else pattern
+        bins = flops_sensitive_bins(space) if bins is None else bins
+        self.pattern: Pattern = LocallyFree() if pattern is None else pattern
         check_pattern(self.pattern, bins)
         self.model = copy_of(unwrap(model))
         self.space, self.binned = space, BinnedSpace(space, bins)
