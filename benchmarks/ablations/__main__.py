@@ -29,8 +29,10 @@ from cafenet.data import eval_loader, train_loader
 from cafenet.pipeline.stages import Job, search_in_stages, train_stage
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
-from cafenet.searching.result import SearchResult
+from cafenet.searching.result import FoundWidths
+from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.plain_training import initialised
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
@@ -75,11 +77,11 @@ def find(results: Results, work: Task, cell: Cell, seed: int, epochs: float, cac
             epochs=epochs * cell.training,
             batch_size=BATCH_SIZE,
             optimizer=OptimizerConfig(lr=0.1),
-            random_share=cell.random_share,
             seed=seed,
         ),
+        sampling=SamplingConfig(random_share=cell.random_share),
         algorithm=_algorithm(cell),
-        search=cafenet.SearchConfig(seed=seed),
+        search=SearchConfig(seed=seed),
         scoring=cafenet.ScoringConfig(max_examples=NUM_VALIDATION),
         quiet=True,
     )
@@ -100,7 +102,7 @@ def _algorithm(cell: Cell) -> Algorithm:
     return cafenet.Evolution(population=POPULATION, iterations=ITERATIONS * cell.searching)
 
 
-def _in_one_stage(results: Results, work: Task, cell: Cell, job: Job, cache: Path) -> SearchResult:
+def _in_one_stage(results: Results, work: Task, cell: Cell, job: Job, cache: Path) -> FoundWidths:
     """The supernet comes from the cache where another cell has trained it."""
     place = cache / cell.supernet_key.replace(" ", "_")
     is_new, start = not place.exists(), time.process_time()
@@ -122,7 +124,7 @@ def _in_one_stage(results: Results, work: Task, cell: Cell, job: Job, cache: Pat
     return result
 
 
-def _staged(work: Task, cell: Cell, job: Job, cache: Path) -> SearchResult:
+def _staged(work: Task, cell: Cell, job: Job, cache: Path) -> FoundWidths:
     full = {"flops": float(work.space.flops()), "params": float(work.space.params())}
     model = initialised(work.build(), job.training.seed)
     budget = parse_budget(f"{cell.percent}%", work.space)

@@ -14,9 +14,12 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from cafenet import Exact, LocallyFree, Supernet, WidthSpace, trace, uniform_bins
+from cafenet import Supernet, WidthSpace, trace
 from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.detection.torchvision_ops import working_ops
+from cafenet.space.bins import uniform_bins
+from cafenet.supernet.candidate_choice import Exact
+from cafenet.supernet.sharing import LocallyFree
 from cafenet.tracing.tracer import find_space
 
 MODELS = ("swin_v2_t", "swin_t", "maxvit_t", "retinanet_resnet50_fpn", "fcos_resnet50_fpn", "fasterrcnn_resnet50_fpn")

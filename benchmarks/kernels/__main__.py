@@ -64,10 +64,10 @@ def seconds(network: str, way: str, epochs: float) -> float:
     work = task(network)
     config = replace(WAYS[way].supernet, sort_by_importance=False)
     supernet = build_supernet(work.build(), work.space, config)
-    training = TrainConfig(epochs=epochs, batch_size=BATCH_SIZE, full_share=0.0, **NEAR)
+    training = TrainConfig(epochs=epochs, batch_size=BATCH_SIZE)
     batches = train_loader(work.train, BATCH_SIZE, AUGMENTATION)
     start = time.process_time()
-    train_supernet(supernet, batches, training, quiet=True)
+    train_supernet(supernet, batches, training, sampling=NEAR, quiet=True)
     return round(time.process_time() - start, 1)
 
 

@@ -42,7 +42,9 @@ def measure(what: str, batch_size: int, steps: int) -> str:
     import torch
     from torch import nn
 
-    from cafenet import LocallyFree, Supernet, load_model, trace, uniform_bins
+    from cafenet import Supernet, load_model, trace
+    from cafenet.space.bins import uniform_bins
+    from cafenet.supernet.sharing import LocallyFree
 
     torch.manual_seed(0)
     model = load_model("torchvision:mobilenet_v2", num_classes=10).train()

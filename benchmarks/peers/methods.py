@@ -5,7 +5,6 @@ The body of each function is the code that a user needs for it; its lines are co
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -20,7 +19,9 @@ from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.uniform_widths import uniform_widths
+from cafenet.space.bins import Bins, flops_sensitive_bins
 from cafenet.space.importance import sort_by_importance
+from cafenet.training.distillation import DistillConfig
 
 SUPERNET_EPOCHS = 20
 NUM_SEARCHED = 300
@@ -69,9 +70,9 @@ def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path)
 def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The fixed pattern over all widths, searched greedily, as AutoSlim does."""
     supernet = cafenet.SupernetConfig(r=0, beta=0.5)
-    training = replace(trained_for(SUPERNET_EPOCHS, seed), flops_band=None)
+    training, sampling = trained_for(SUPERNET_EPOCHS, seed), cafenet.SamplingConfig(flops_band=None, full_share=0.0)
     model, algorithm = task.build(seed), cafenet.Greedy()
-    return _searched(task, model, percent, seed, place / "fixed", supernet, training, algorithm, ONE_STAGE)
+    return _searched(task, model, percent, seed, place / "fixed", supernet, training, sampling, algorithm, ONE_STAGE)
 
 
 def cafenet_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -126,7 +127,7 @@ def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, pl
 
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
     """The same with all widths learning from the trained network, too."""
-    distill = cafenet.DistillConfig()
+    distill = DistillConfig()
     algorithm = cafenet.Trend(NUM_SEARCHED, farthest=2.0)
     return _from_trained(task, trained, percent, seed, place, algorithm, distill=distill)
 
@@ -246,12 +247,13 @@ def _from_trained(
     r: int = 0,
     pattern: Literal["locally_free", "bilateral"] = "locally_free",
     metric: str = "accuracy",
-    distill: cafenet.DistillConfig | None = None,
+    distill: DistillConfig | None = None,
     stages: cafenet.StagesConfig = ONE_STAGE,
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
     supernet = cafenet.SupernetConfig(r=r, beta=0.5, pattern=pattern, sort_by_importance=True)
-    training = replace(trained_for(SUPERNET_EPOCHS, seed, lr=0.05, num_stages=stages.num_stages), distill=distill)
+    training = trained_for(SUPERNET_EPOCHS, seed, lr=0.05, num_stages=stages.num_stages)
+    sampling = cafenet.SamplingConfig(full_share=0.0, distill=distill)
     kinds = {
         "by-loss": metric != "accuracy",
         f"r{r}": r > 0,
@@ -260,7 +262,7 @@ def _from_trained(
         "staged": stages is TWO_STAGES,
     }
     place = place / "-".join([f"{percent}-pretrained", *(kind for kind, is_so in kinds.items() if is_so)])
-    return _searched(task, trained, percent, seed, place, supernet, training, algorithm, stages, metric)
+    return _searched(task, trained, percent, seed, place, supernet, training, sampling, algorithm, stages, metric)
 
 
 def _searched(
@@ -271,6 +273,7 @@ def _searched(
     place: Path,
     supernet: cafenet.SupernetConfig,
     training: cafenet.TrainConfig,
+    sampling: cafenet.SamplingConfig,
     algorithm: Algorithm,
     stages: cafenet.StagesConfig,
     metric: str = "accuracy",
@@ -278,23 +281,21 @@ def _searched(
     """A supernet and a search; algorithms in one place share the supernet."""
     return cafenet.search(
         model,
-        task.example,
         task.batches(),
         task.validation_batches(),
         f"{percent}%",
-        supernet=supernet,
-        training=training,
-        algorithm=algorithm,
+        train=training,
         metric=metric,
-        stages=stages,
-        settings=cafenet.SearchConfig(seed=seed),
+        options=cafenet.SearchOptions(supernet=supernet, sampling=sampling, stages=stages, algorithm=algorithm),
+        example_inputs=task.example,
+        seed=seed,
         directory=place,
         quiet=True,
     ).model
 
 
-def _bins(space: cafenet.WidthSpace) -> cafenet.Bins:
-    return cafenet.flops_sensitive_bins(space, 0.5)
+def _bins(space: cafenet.WidthSpace) -> Bins:
+    return flops_sensitive_bins(space, 0.5)
 
 
 def _feasible(space: cafenet.WidthSpace, percent: int) -> Feasible:

@@ -122,6 +122,5 @@ def trained_for(epochs: float, seed: int, lr: float = 0.1, num_stages: int = 1) 
         optimizer=OptimizerConfig(lr=lr),
         schedule=schedule,
         channels_last=True,
-        full_share=0.0,
         seed=seed,
     )

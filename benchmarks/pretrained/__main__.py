@@ -24,6 +24,7 @@ from benchmarks.efficiency.networks import vgg
 from benchmarks.pretrained.page import markdown
 from cafenet.space.bins import Bins, flops_sensitive_bins
 from cafenet.space.importance import sort_by_importance
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
@@ -66,7 +67,8 @@ def one_seed(pixels: Tensor, labels: Tensor, seed: int, pretrain_steps: int, sup
         config = TrainConfig(
             epochs=supernet_steps / (len(pixels) // 128), batch_size=128, seed=seed, optimizer=OptimizerConfig(lr=0.05)
         )
-        train_supernet(supernet, TensorDataset(pixels, labels), config, quiet=True)
+        sampling = SamplingConfig(full_share=0.0)
+        train_supernet(supernet, TensorDataset(pixels, labels), config, sampling=sampling, quiet=True)
         rows[f"after {supernet_steps} steps, {name}"] = sampled_loss(supernet.model, space, bins, pixels, labels)
     return rows
 

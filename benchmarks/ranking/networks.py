@@ -16,7 +16,7 @@ from cafenet.data import ImageData, load_data
 from cafenet.models.plain_cnn import plain_cnn
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
-from cafenet.space.bins import Bins, IntArray
+from cafenet.space.bins import Bins, IntArray, flops_sensitive_bins
 
 SIZE = 16
 NUM_TRAIN, NUM_VALIDATION = 10_000, 4_000
@@ -97,7 +97,7 @@ def task(name: str) -> Task:
     """Everything but the weights; the widths are drawn with a fixed seed, spread over the band."""
     torch.manual_seed(0)
     space = cafenet.trace(BUILDERS[name](), torch.zeros(1, 3, SIZE, SIZE))
-    bins = cafenet.flops_sensitive_bins(space, BETA)
+    bins = flops_sensitive_bins(space, BETA)
     return Task(
         name,
         BUILDERS[name],

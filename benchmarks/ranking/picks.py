@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,22 +64,24 @@ def search_all(results: Results, task: Task, names: Sequence[str], seeds: Sequen
 
 def found(task: Task, trained: nn.Module, way: Way, seed: int, place: Path) -> list[int]:
     """Channels per group; the stages share the epochs of the training."""
-    training = replace(supernet_training(EPOCHS, seed), flops_band="budgets")
-    search = cafenet.search(
+    result = cafenet.search(
         trained,
-        torch.zeros(1, 3, SIZE, SIZE),
         train_loader(task.train, BATCH_SIZE, AUGMENTATION),
         eval_loader(task.validation),
         BUDGET,
-        supernet=FIXED,
-        training=training,
-        algorithm=way.algorithm,
-        stages=way.stages,
-        settings=cafenet.SearchConfig(seed=seed),
+        train=supernet_training(EPOCHS, seed),
+        options=cafenet.SearchOptions(
+            supernet=FIXED,
+            sampling=cafenet.SamplingConfig(full_share=0.0),
+            stages=way.stages,
+            algorithm=way.algorithm,
+        ),
+        example_inputs=torch.zeros(1, 3, SIZE, SIZE),
+        seed=seed,
         directory=place / f"{way.stages.num_stages}",
         quiet=True,
     )
-    return [search.result.widths[group.name] for group in task.space.groups]
+    return [result.widths[group.name] for group in task.space.groups]
 
 
 def without_supernet(task: Task, law: Law) -> dict[str, list[int]]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from cafenet.scoring.recalibration import PreparedSubnet
 from cafenet.space.bins import IntArray
 from cafenet.supernet.build import SupernetConfig, build_supernet
 from cafenet.supernet.plain_training import initialised, train_model
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
 from cafenet.training.optimizers import OptimizerConfig
 
 FULL_EPOCHS, EPOCHS = 4.5, 10.5
 """Of the full network, then of the supernet: a search's shares of 15 epochs."""
-NEAR: dict[str, Any] = {"flops_band": (0.35, 0.65), "spread": 0.3}
+NEAR = SamplingConfig(flops_band=(0.35, 0.65), spread=0.3, full_share=0.0)
 """Widths about half the FLOPs, as a search for that budget samples them."""
 NUM_CALIBRATION, NUM_VALIDATION, EVAL_BATCH = 512, 2000, 256
 BALANCED = (0.5, 0.7, 1.0)
@@ -40,7 +41,7 @@ class Way:
     """A way to train a supernet that begins with a trained network."""
 
     supernet: SupernetConfig = FIXED
-    training: dict[str, Any] = field(default_factory=dict)
+    sampling: SamplingConfig = NEAR
     epochs: float = 1.0
     """As a multiple of the usual number."""
 
@@ -50,13 +51,13 @@ WAYS = {
     "r=1 race": Way(replace(FIXED, r=1)),
     "r=1 exact": Way(replace(FIXED, r=1, choice="exact")),
     "fixed, 1.5x epochs": Way(epochs=1.5),
-    "r=1 random candidates": Way(replace(FIXED, r=1), {"random_share": 1.0}),
+    "r=1 random candidates": Way(replace(FIXED, r=1), replace(NEAR, random_share=1.0)),
     "r=2 race": Way(replace(FIXED, r=2)),
     "r=2 exact": Way(replace(FIXED, r=2, choice="exact")),
     "bilateral": Way(replace(FIXED, pattern="bilateral")),
-    "fixed, sandwich": Way(training={"sandwich": 2}, epochs=0.25),
-    "fixed, over all widths": Way(training={"flops_band": None}),
-    "r=1 race, over all widths": Way(replace(FIXED, r=1), {"flops_band": None}),
+    "fixed, sandwich": Way(sampling=replace(NEAR, sandwich=2), epochs=0.25),
+    "fixed, over all widths": Way(sampling=replace(NEAR, flops_band=None)),
+    "r=1 race, over all widths": Way(replace(FIXED, r=1), replace(NEAR, flops_band=None)),
 }
 """The sandwich rule trains four widths a step, so it gets a quarter of the epochs."""
 
@@ -109,8 +110,8 @@ def ranked(task: Task, trained: nn.Module, way: Way, seed: int) -> dict[str, Any
 def trained_supernet(task: Task, trained: nn.Module, way: Way, seed: int) -> Supernet:
     """A supernet that goes on from the trained network."""
     supernet = build_supernet(trained, task.space, way.supernet, seed=seed)
-    config = replace(supernet_training(EPOCHS * way.epochs, seed), **NEAR | way.training)
-    train_supernet(supernet, train_loader(task.train, BATCH_SIZE, AUGMENTATION), config, quiet=True)
+    config, batches = supernet_training(EPOCHS * way.epochs, seed), train_loader(task.train, BATCH_SIZE, AUGMENTATION)
+    train_supernet(supernet, batches, config, sampling=way.sampling, quiet=True)
     return supernet
 
 
@@ -141,6 +142,4 @@ def scored(supernet: Supernet, taken: IntArray, calibration: Examples, validatio
 
 def supernet_training(epochs: float, seed: int) -> TrainConfig:
     """What all trainings have in common."""
-    return TrainConfig(
-        epochs=epochs, batch_size=BATCH_SIZE, optimizer=OptimizerConfig(lr=0.1), full_share=0.0, seed=seed
-    )
+    return TrainConfig(epochs=epochs, batch_size=BATCH_SIZE, optimizer=OptimizerConfig(lr=0.1), seed=seed)

@@ -137,21 +137,23 @@ def _search(place: Path, out: Path) -> None:
     training = cafenet.TrainConfig(
         epochs=4, batch_size=16, optimizer=cafenet.OptimizerConfig(lr=0.1), checkpoint_every=2, log_every=1
     )
-    found = cafenet.search(
+    result = cafenet.search(
         _built(place),
-        images[:1],
         TensorDataset(images[:96], labels[:96]),
         TensorDataset(images[96:], labels[96:]),
         "40%",
-        training=training,
-        retrain=training,
-        algorithm=cafenet.Evolution(population=6, iterations=3),
-        settings=cafenet.SearchConfig(num_finalists=2),
-        scoring=cafenet.ScoringConfig(calibration_size=32, batch_size=32),
+        train=training,
+        finetune=training,
+        options=cafenet.SearchOptions(
+            algorithm=cafenet.Evolution(population=6, iterations=3),
+            num_finalists=2,
+            scoring=cafenet.ScoringConfig(calibration_size=32, batch_size=32),
+        ),
+        example_inputs=images[:1],
         directory=out,
         quiet=True,
     )
-    digest = {"model": digest_of(found.model.state_dict()), "result": _timeless(_jsonable(vars(found.result)))}
+    digest = {"model": digest_of(result.model.state_dict()), "result": _timeless(_jsonable(vars(result.found)))}
     returned_by(out).write_text(json.dumps(digest, default=repr))
 
 

@@ -6,6 +6,7 @@ made anew in its process, so that no case sees another's.
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +17,27 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import cafenet
 from cafenet import (
-    DistillConfig,
     Evolution,
     Greedy,
-    LatencySettings,
-    LocallyFree,
+    LatencyConfig,
     OptimizerConfig,
     RandomSearch,
+    SamplingConfig,
     ScheduleConfig,
     ScoringConfig,
-    SearchConfig,
+    SearchOptions,
     StagesConfig,
     SupernetConfig,
     TrainConfig,
     Trend,
 )
+from cafenet.common.statistics import compare_paired
 from cafenet.data import Augmentation, load_data
+from cafenet.searching.latency.measure import measure_latency
+from cafenet.space.bins import Bins, flops_sensitive_bins, uniform_bins
+from cafenet.space.importance import sort_by_importance
+from cafenet.supernet.sharing import LocallyFree
+from cafenet.training.distillation import DistillConfig
 
 NAN, INF = math.nan, math.inf
 IMAGE = torch.zeros(1, 1, 12, 12)
@@ -70,33 +76,34 @@ def space() -> cafenet.WidthSpace:
 def supernet(**options: Any) -> cafenet.Supernet:
     """An untrained supernet."""
     traced = space()
-    return cafenet.Supernet(traced.model, traced, cafenet.flops_sensitive_bins(traced), **options)
+    return cafenet.Supernet(traced.model, traced, flops_sensitive_bins(traced), **options)
 
 
-def search(model: nn.Module | None = None, train: Any = None, val: Any = None, **options: Any) -> Any:
-    """A search that takes half a second where nothing is wrong."""
-    few = TrainConfig(epochs=1, batch_size=16)
-    defaults: dict[str, Any] = {
-        "training": few,
+def search(model: nn.Module | None = None, train_data: Any = None, val_data: Any = None, **given: Any) -> Any:
+    """A search that takes half a second where nothing is wrong; options of the tree by name."""
+    given = {
+        "train": TrainConfig(epochs=1, batch_size=16),
         "algorithm": Evolution(population=2, iterations=1),
         "scoring": ScoringConfig(calibration_size=16, batch_size=16),
-        "settings": SearchConfig(num_finalists=1),
+        "num_finalists": 1,
         "stages": StagesConfig(),
+        "example_inputs": IMAGE,
         "quiet": True,
-    }
-    example = options.pop("example", IMAGE)
+    } | given
+    names = [field.name for field in fields(SearchOptions)]
+    options = SearchOptions(**{name: given.pop(name) for name in names if name in given})
     return cafenet.search(
         net() if model is None else model,
-        example,
-        data() if train is None else train,
-        data() if val is None else val,
-        **defaults | options,
+        data() if train_data is None else train_data,
+        data() if val_data is None else val_data,
+        options=given.pop("options", options),
+        **given,
     )
 
 
 def training(**options: Any) -> Any:
     """A search whose supernet is trained with these options."""
-    return search(training=TrainConfig(**{"epochs": 1, "batch_size": 16, **options}))
+    return search(train=TrainConfig(**{"epochs": 1, "batch_size": 16, **options}))
 
 
 def optimizer(**options: Any) -> Any:
@@ -259,20 +266,20 @@ WIDTHS: Table = [
     ("run(inputs)", lambda v: space().run(v, {"0": 4}), [None, "image", torch.zeros(1, 4, 12, 12)]),
     ("group(name)", lambda v: space().group(v), ["absent", "", None, 3]),
     ("flops_share(group)", lambda v: space().flops_share(v), ["absent", None]),
-    ("flops_sensitive_bins(beta)", lambda v: cafenet.flops_sensitive_bins(space(), v), [0, -1, NAN, INF, "1", None]),
-    ("flops_sensitive_bins(space)", lambda v: cafenet.flops_sensitive_bins(v), [None, net()]),
-    ("bins(divisor)", lambda v: cafenet.flops_sensitive_bins(space(), divisor=v), [0, -8, 1.5, "8", None]),
-    ("bins(min_width)", lambda v: cafenet.flops_sensitive_bins(space(), min_width=v), [0, -1, 1.5, "1", NAN, None]),
-    ("uniform_bins(num_groups)", lambda v: cafenet.uniform_bins(space(), v), [0, -1, 2.5, "4", None]),
+    ("flops_sensitive_bins(beta)", lambda v: flops_sensitive_bins(space(), v), [0, -1, NAN, INF, "1", None]),
+    ("flops_sensitive_bins(space)", lambda v: flops_sensitive_bins(v), [None, net()]),
+    ("bins(divisor)", lambda v: flops_sensitive_bins(space(), divisor=v), [0, -8, 1.5, "8", None]),
+    ("bins(min_width)", lambda v: flops_sensitive_bins(space(), min_width=v), [0, -1, 1.5, "1", NAN, None]),
+    ("uniform_bins(num_groups)", lambda v: uniform_bins(space(), v), [0, -1, 2.5, "4", None]),
     ("LocallyFree(r)", lambda v: supernet(pattern=LocallyFree(v)), [-1, 0.5, "1", None]),
-    ("Supernet(bins)", lambda v: cafenet.Supernet(net(), space(), v), [None, 3, cafenet.Bins(())]),
+    ("Supernet(bins)", lambda v: cafenet.Supernet(net(), space(), v), [None, 3, Bins(())]),
     ("Supernet(seed)", lambda v: supernet(seed=v), ["0", 0.5]),
     ("SupernetConfig(r)", lambda v: search(supernet=SupernetConfig(r=v)), [-1, 0.5, "1", None]),
     ("SupernetConfig(beta)", lambda v: search(supernet=SupernetConfig(beta=v)), [0, -1, NAN, INF, "1"]),
     ("SupernetConfig(num_bins)", lambda v: search(supernet=SupernetConfig(bins="uniform", num_bins=v)), [0, -1, "9"]),
     ("SupernetConfig(words)", lambda v: search(supernet=SupernetConfig(**v)), [{"pattern": "free"}, {"bins": "even"}]),
     ("SupernetConfig(choice)", lambda v: search(supernet=SupernetConfig(choice=v)), ["best", None, 3]),
-    ("sort_by_importance(space)", lambda v: cafenet.sort_by_importance(v, net()), [None, net()]),
+    ("sort_by_importance(space)", lambda v: sort_by_importance(v, net()), [None, net()]),
 ]
 SEARCHING: Table = [
     (
@@ -299,18 +306,19 @@ SEARCHING: Table = [
             "+",
             ",",
             "50%+50%",
-            ["50%"],
+            [],
+            [50],
             "1e400M",
         ],
     ),
     ("search(loss)", lambda v: search(loss=v), ["cross", "", None, 3, nn.CrossEntropyLoss]),
     ("search(metric)", lambda v: search(metric=v), ["acc", "", None, 3, lambda o, t: None, lambda o, t: "good"]),
     ("search(start)", lambda v: search(start=v), ["fresh", None, 3]),
-    ("search(training)", lambda v: search(training=v), [{"epochs": 1}, 3, "long", TrainConfig]),
-    ("search(retrain)", lambda v: search(retrain=v), [3, {"epochs": 1}, "yes", True, TrainConfig]),
+    ("search(train)", lambda v: search(train=v), [{"epochs": 1}, 3, "long", TrainConfig]),
+    ("search(finetune)", lambda v: search(finetune=v), [3, {"epochs": 1}, "yes", True, TrainConfig]),
     ("search(algorithm)", lambda v: search(algorithm=v), ["trend", 3, Trend]),
     ("search(stages)", lambda v: search(stages=v), [2, "two", {"num_stages": 2}]),
-    ("search(settings)", lambda v: search(settings=v), [2, "good", {"seed": 1}]),
+    ("search(options)", lambda v: search(options=v), [2, "good", {"seed": 1}]),
     ("search(scoring)", lambda v: search(scoring=v), [2, "good", {"race": True}]),
     ("search(supernet)", lambda v: search(supernet=v), [2, "locally_free", {"r": 1}]),
     ("search(latency)", lambda v: search(budget="5ms", latency=v), [2, "cpu", {"repeats": 2}]),
@@ -321,18 +329,18 @@ SEARCHING: Table = [
         ["", "/proc/1", "/dev/null", "a\0b", "x" * 5000, 3, b"bytes", "/proc/cafenet", "/dev/null/run"],
     ),
     ("search(model)", lambda v: search(v), [3, "net", nn.Linear(2, 2), net().to("meta"), torch.jit.script(net())]),
-    ("search(train)", lambda v: search(train=v), [3, [], "data", {}, IMAGE, [1, 2], [IMAGE], iter([])]),
-    ("search(val)", lambda v: search(val=v), [3, [], "data", {}, IMAGE, [1, 2], [IMAGE], iter([])]),
-    ("search(train labels)", lambda v: search(train=data(64, v)), [5, 9]),
-    ("search(val labels)", lambda v: search(val=data(64, v)), [5, 9]),
+    ("search(train_data)", lambda v: search(train_data=v), [3, [], "data", {}, IMAGE, [1, 2], [IMAGE], iter([])]),
+    ("search(val_data)", lambda v: search(val_data=v), [3, [], "data", {}, IMAGE, [1, 2], [IMAGE], iter([])]),
+    ("search(train labels)", lambda v: search(train_data=data(64, v)), [5, 9]),
+    ("search(val labels)", lambda v: search(val_data=data(64, v)), [5, 9]),
     (
         "search(train targets)",
-        lambda v: search(train=TensorDataset(data().tensors[0], v)),
+        lambda v: search(train_data=TensorDataset(data().tensors[0], v)),
         [torch.zeros(64), -torch.ones(64).long(), torch.full((64,), 300), torch.zeros(64, 3), torch.zeros(64, 2, 2)],
     ),
     (
         "search(images)",
-        lambda v: search(train=TensorDataset(v, torch.arange(len(v)) % 4)),
+        lambda v: search(train_data=TensorDataset(v, torch.arange(len(v)) % 4)),
         [
             torch.zeros(64, 3, 12, 12),
             torch.zeros(64, 1, 12, 12).long(),
@@ -340,11 +348,11 @@ SEARCHING: Table = [
             torch.full((64, 1, 12, 12), NAN),
         ],
     ),
-    ("search(too few examples)", lambda v: search(train=data(v)), [0, 1, 8]),
-    ("search(varying shapes)", lambda v: search(train=pairs([IMAGE[0], IMAGE[0, :, :8]] * 32, [0, 1] * 32)), [0]),
-    ("search(Pillow images)", lambda v: search(train=pillow_images()), [0]),
-    ("search(images without labels)", lambda v: search(train=TensorDataset(data().tensors[0])), [0]),
-    ("search(three parts)", lambda v: search(train=TensorDataset(*data().tensors, data().tensors[1])), [0]),
+    ("search(too few examples)", lambda v: search(train_data=data(v)), [0, 1, 8]),
+    ("search(varying shapes)", lambda v: search(train_data=pairs([IMAGE[0], IMAGE[0, :, :8]] * 32, [0, 1] * 32)), [0]),
+    ("search(Pillow images)", lambda v: search(train_data=pillow_images()), [0]),
+    ("search(images without labels)", lambda v: search(train_data=TensorDataset(data().tensors[0])), [0]),
+    ("search(three parts)", lambda v: search(train_data=TensorDataset(*data().tensors, data().tensors[1])), [0]),
     ("search(forward without gradients)", lambda v: search(Net(without_gradients)), [0]),
     ("search(model returns)", lambda v: search(Net(v)), [lambda m, x: {"a": m.body(x)}, lambda m, x: (m.body(x),) * 2]),
     ("search(model returns numbers)", lambda v: search(Net(v)), [lambda m, x: m.body(x).mean(), lambda m, x: None]),
@@ -364,19 +372,19 @@ SEARCHING: Table = [
         [{"num_stages": 0}, {"alpha": 0}, {"num_stages": "2"}],
     ),
     ("StagesConfig(numbers)", lambda v: search(stages=StagesConfig(**v)), [{"num_stages": 1.5}, {"alpha": NAN}]),
-    ("SearchConfig(seed)", lambda v: search(settings=SearchConfig(seed=v)), [-1, 2**70, "0", 0.5, None]),
-    ("SearchConfig(num_workers)", lambda v: search(settings=SearchConfig(num_workers=v)), [0, -1, "2", 1.5]),
-    ("SearchConfig(band)", lambda v: search(settings=SearchConfig(band=v)), [(1, 0.5), (0, 2), 3, "all", (NAN, 1)]),
-    ("SearchConfig(min_usage)", lambda v: search(settings=SearchConfig(min_usage=v)), [-1, 2, NAN, "1"]),
-    ("SearchConfig(num_finalists)", lambda v: search(settings=SearchConfig(num_finalists=v)), [0, -1, "2", 1.5]),
+    ("search(seed)", lambda v: search(seed=v), [-1, 2**70, "0", 0.5, None]),
+    ("SearchOptions(num_workers)", lambda v: search(num_workers=v), [0, -1, "2", 1.5]),
+    ("SearchOptions(band)", lambda v: search(band=v), [(1, 0.5), (0, 2), 3, "all", (NAN, 1)]),
+    ("SearchOptions(min_usage)", lambda v: search(min_usage=v), [-1, 2, NAN, "1"]),
+    ("SearchOptions(num_finalists)", lambda v: search(num_finalists=v), [0, -1, "2", 1.5]),
     ("ScoringConfig", lambda v: search(scoring=ScoringConfig(**v)), [{"first_share": 0}, {"first_share": "1"}]),
     ("ScoringConfig(sizes)", lambda v: search(scoring=ScoringConfig(calibration_size=v)), [0, -1, "64", 1.5]),
     ("ScoringConfig(batch_size)", lambda v: search(scoring=ScoringConfig(batch_size=v)), [0, 1, -1, "16", 2.5]),
     ("ScoringConfig(max_examples)", lambda v: search(scoring=ScoringConfig(max_examples=v)), [0, -1, "16"]),
-    ("LatencySettings", lambda v: LatencySettings(**v), [{"repeats": 0}, {"device": "nowhere"}, {"device": "meta"}]),
+    ("LatencyConfig", lambda v: LatencyConfig(**v), [{"repeats": 0}, {"device": "nowhere"}, {"device": "meta"}]),
     (
-        "LatencySettings(types)",
-        lambda v: LatencySettings(**v),
+        "LatencyConfig(types)",
+        lambda v: LatencyConfig(**v),
         [{"repeats": "3"}, {"batch_size": 0.5}, {"device": 3.5}],
     ),
     (
@@ -392,12 +400,16 @@ TRAINING: Table = [
     ("TrainConfig(optimizer)", lambda v: training(optimizer=v), ["adamw", 3, {"lr": 0.1}, torch.optim.SGD]),
     ("TrainConfig(schedule)", lambda v: training(schedule=v), ["cosine", 3, {"name": "cosine"}]),
     ("TrainConfig(label_smoothing)", lambda v: training(label_smoothing=v), [-0.1, 1, 2, NAN, "0.1"]),
-    ("TrainConfig(random_share)", lambda v: training(random_share=v), [-0.1, 2, NAN, "0.1"]),
-    ("TrainConfig(sandwich)", lambda v: training(sandwich=v), [-1, "2", 0.5]),
-    ("TrainConfig(flops_band)", lambda v: training(flops_band=v), [(0, 1), (1, 0.5), "all", 3, (0.5,), (NAN, 1)]),
-    ("TrainConfig(spread)", lambda v: training(spread=v), [0, -1, NAN, "0.3", INF]),
-    ("TrainConfig(full_share)", lambda v: training(full_share=v), [-0.1, 1, 2, NAN, "0.3"]),
-    ("TrainConfig(distill)", lambda v: training(distill=v), [3, "yes", {"weight": 0.5}]),
+    ("SamplingConfig(random_share)", lambda v: search(sampling=SamplingConfig(random_share=v)), [-0.1, 2, NAN, "0.1"]),
+    ("SamplingConfig(sandwich)", lambda v: search(sampling=SamplingConfig(sandwich=v)), [-1, "2", 0.5]),
+    (
+        "SamplingConfig(flops_band)",
+        lambda v: search(sampling=SamplingConfig(flops_band=v)),
+        [(0, 1), (1, 0.5), "all", 3, (0.5,), (NAN, 1)],
+    ),
+    ("SamplingConfig(spread)", lambda v: search(sampling=SamplingConfig(spread=v)), [0, -1, NAN, "0.3", INF]),
+    ("SamplingConfig(full_share)", lambda v: search(sampling=SamplingConfig(full_share=v)), [-0.1, 1, 2, NAN, "0.3"]),
+    ("SamplingConfig(distill)", lambda v: search(sampling=SamplingConfig(distill=v)), [3, "yes", {"weight": 0.5}]),
     ("TrainConfig(clip_norm)", lambda v: training(clip_norm=v), [0, -1, NAN, "1"]),
     ("TrainConfig(amp)", lambda v: training(amp=v), ["fp8", "fp16", True, 16]),
     ("TrainConfig(num_workers)", lambda v: training(num_workers=v), [-1, "2", 0.5]),
@@ -476,15 +488,15 @@ FILES: Table = [
         lambda v: cafenet.load_model("torchvision:resnet18", **v),
         [{"speed": 1}, {"num_classes": -1}],
     ),
-    ("export_model(kind)", lambda v: cafenet.export_model(net(), IMAGE, f"model.{v}"), ["exe", "", "pt"]),
+    ("export_model(kind)", lambda v: cafenet.export(net(), IMAGE, f"model.{v}"), ["exe", "", "pt"]),
     (
         "export_model(path)",
-        lambda v: cafenet.export_model(net(), IMAGE, v),
+        lambda v: cafenet.export(net(), IMAGE, v),
         ["absent/m.pt2", "/proc/m.pt2", ".pt2/a.onnx"],
     ),
-    ("measure_latency(settings)", lambda v: cafenet.measure_latency(net(), IMAGE, v), [None, 3, "cpu"]),
-    ("measure_latency(model)", lambda v: cafenet.measure_latency(v, IMAGE, LatencySettings()), [net().to("meta"), 3]),
-    ("compare_paired", lambda v: cafenet.compare_paired(*v), [([], []), ([1.0], [1.0, 2.0]), (["a"], ["b"]), (3, 4)]),
+    ("measure_latency(settings)", lambda v: measure_latency(net(), IMAGE, v), [None, 3, "cpu"]),
+    ("measure_latency(model)", lambda v: measure_latency(v, IMAGE, LatencyConfig()), [net().to("meta"), 3]),
+    ("compare_paired", lambda v: compare_paired(*v), [([], []), ([1.0], [1.0, 2.0]), (["a"], ["b"]), (3, 4)]),
     ("load_data(name)", lambda v: load_data(v), ["", "absent", "npz:", "npz:absent", "folder:absent", 3, "npz:a\0b"]),
     (
         "Augmentation",
@@ -493,17 +505,21 @@ FILES: Table = [
     ),
 ]
 USERS_CODE: Table = [
-    ("the user's training data raise", lambda v: search(train=Raises(v)), [0, 20, 60]),
-    ("the user's validation data raise", lambda v: search(val=Raises(v)), [0, 20, 60]),
-    ("the user's data raise in a worker", lambda v: search(train=Raises(v), training=TrainConfig(num_workers=1)), [20]),
+    ("the user's training data raise", lambda v: search(train_data=Raises(v)), [0, 20, 60]),
+    ("the user's validation data raise", lambda v: search(val_data=Raises(v)), [0, 20, 60]),
+    (
+        "the user's data raise in a worker",
+        lambda v: search(train_data=Raises(v), train=TrainConfig(num_workers=1)),
+        [20],
+    ),
     ("the user's loss raises", lambda v: search(loss=raising), [0]),
     ("the user's metric raises", lambda v: search(metric=raising), [0]),
     ("the user's forward raises in training", lambda v: search(Net(raises_in_training)), [0]),
-    ("the user's collate raises", lambda v: search(train=DataLoader(data(), 16, collate_fn=raising)), [0]),
+    ("the user's collate raises", lambda v: search(train_data=DataLoader(data(), 16, collate_fn=raising)), [0]),
     ("the user's evaluation data raise", lambda v: cafenet.evaluate(net(), Raises(v)), [0, 20]),
     (
         "the user's model raises in latency",
-        lambda v: cafenet.measure_latency(Net(raising), IMAGE, LatencySettings()),
+        lambda v: measure_latency(Net(raising), IMAGE, LatencyConfig()),
         [0],
     ),
 ]

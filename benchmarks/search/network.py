@@ -12,6 +12,9 @@ from torch.utils.data import DataLoader
 import cafenet
 from benchmarks.common.places import CIFAR
 from cafenet.data import Augmentation, ImageData, eval_loader, hold_out, load_data, train_loader
+from cafenet.space.bins import flops_sensitive_bins
+from cafenet.supernet.sampling import SamplingConfig
+from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
 
@@ -46,10 +49,17 @@ def trained_supernet(cache: Path, *, quick: bool = False) -> Trained:
     torch.manual_seed(0)
     model = small_cnn()
     space = cafenet.trace(model, torch.randn(1, 3, SIZE, SIZE))
-    supernet = Supernet(model, space, cafenet.flops_sensitive_bins(space, BETA), cafenet.LocallyFree(1))
+    supernet = Supernet(model, space, flops_sensitive_bins(space, BETA), LocallyFree(1))
     batches = train_loader(train, 256, Augmentation(padding=2, flip=True))
     config = TrainConfig(epochs=0.5 if quick else EPOCHS)
-    train_supernet(supernet, batches, config, directory=cache / f"supernet-{config.epochs:g}", quiet=True)
+    train_supernet(
+        supernet,
+        batches,
+        config,
+        sampling=SamplingConfig(full_share=0.0),
+        directory=cache / f"supernet-{config.epochs:g}",
+        quiet=True,
+    )
     return Trained(supernet, eval_loader(train), eval_loader(validation))
 
 

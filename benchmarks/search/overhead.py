@@ -17,7 +17,7 @@ from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.score_board import Contest
 from cafenet.searching.store.trials import TrialStore
-from cafenet.space.bins import IntArray
+from cafenet.space.bins import IntArray, flops_sensitive_bins
 
 NUM_EXAMPLES = 5000
 """Of the validation set; their values are kept with every score that may serve as a bar, as the real scorer does."""
@@ -65,7 +65,7 @@ def is_quiet(row: dict[str, Any]) -> bool:
 
 def one_search(space: cafenet.WidthSpace, seed: int) -> dict[str, Any]:
     """Milliseconds per candidate of a whole search, its parts, and the journal's size."""
-    bins = cafenet.flops_sensitive_bins(space)
+    bins = flops_sensitive_bins(space)
     feasible = Feasible(bins, {"flops": space.flops}, parse_budget("50%", space))
     scorer = InstantScorer(bins.num_bins)
 

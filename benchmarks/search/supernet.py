@@ -16,7 +16,7 @@ from benchmarks.common.results_file import Results
 from benchmarks.search.network import Trained, trained_supernet
 from cafenet.scoring.scorer import Score, Scorer, ScoringConfig
 from cafenet.searching.algorithms.evolution import Evolution
-from cafenet.searching.result import SearchResult
+from cafenet.searching.result import FoundWidths
 from cafenet.searching.width_search import SearchConfig, WidthSearch
 from cafenet.space.bins import IntArray
 
@@ -88,7 +88,7 @@ def timed_search(scorer: TimedScorer, seed: int, iterations: int) -> dict[str, A
     }
 
 
-def _exact_values(scorer: Scorer, result: SearchResult) -> Any:
+def _exact_values(scorer: Scorer, result: FoundWidths) -> Any:
     taken = scorer.supernet.binned.bins.num_taken(list(result.widths.values()))
     score = Scorer.score(scorer, taken, exact=True)
     assert score.values is not None

@@ -14,31 +14,16 @@ guard_command()  # before the imports that take seconds
 
 from cafenet.common.memory import keep_memory
 from cafenet.common.onednn import keep_kernels
-from cafenet.errors import (
-    BinError,
-    BudgetError,
-    CafeNetError,
-    CheckpointError,
-    DataError,
-    ExportError,
-    ModelNameError,
-    RecipeError,
-    RunFileError,
-    ScoringError,
-    SlimFileError,
-    StoreError,
-    TraceError,
-    TrainingError,
-    WidthError,
-)
+from cafenet.errors import CafeNetError
 
 keep_kernels()  # before torch's first operation
 keep_memory()
 
 if TYPE_CHECKING:  # for checkers and editors; `_MODULE_OF` says the same to Python
-    from cafenet.common.statistics import PairedDifference, compare_paired
     from cafenet.models import load_model
-    from cafenet.pipeline.search import Found, search
+    from cafenet.pipeline.options import SearchOptions
+    from cafenet.pipeline.result import SearchResult
+    from cafenet.pipeline.search import search
     from cafenet.pipeline.stages import StagesConfig
     from cafenet.scoring.evaluation import evaluate
     from cafenet.scoring.scorer import ScoringConfig
@@ -46,131 +31,80 @@ if TYPE_CHECKING:  # for checkers and editors; `_MODULE_OF` says the same to Pyt
     from cafenet.searching.algorithms.greedy import Greedy
     from cafenet.searching.algorithms.random_search import RandomSearch
     from cafenet.searching.algorithms.trend import Trend
-    from cafenet.searching.latency.measure import LatencySettings, measure_latency
-    from cafenet.searching.result import SearchResult
-    from cafenet.searching.width_search import SearchConfig, search_widths
-    from cafenet.space.bins import Bins, flops_sensitive_bins, uniform_bins
-    from cafenet.space.export import export_model
-    from cafenet.space.importance import sort_by_importance
+    from cafenet.searching.latency.measure import LatencyConfig
+    from cafenet.searching.width_search import search_widths
+    from cafenet.space.export import export
     from cafenet.space.slim_file import load, save
-    from cafenet.space.verification import Verification, verify
-    from cafenet.space.width_space import Frozen, Slot, WidthGroup, WidthSpace
+    from cafenet.space.verification import verify
+    from cafenet.space.width_space import WidthSpace
     from cafenet.supernet.build import SupernetConfig
-    from cafenet.supernet.candidate_choice import Exact, Race
     from cafenet.supernet.plain_training import train_model
-    from cafenet.supernet.sharing import Bilateral, LocallyFree
+    from cafenet.supernet.sampling import SamplingConfig
     from cafenet.supernet.supernet import Supernet
     from cafenet.supernet.train import TrainConfig, train_supernet
     from cafenet.tracing.tracer import trace
-    from cafenet.training.distillation import DistillConfig
     from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
     __version__: str
 
 __all__ = [
-    "Bilateral",
-    "BinError",
-    "Bins",
-    "BudgetError",
     "CafeNetError",
-    "CheckpointError",
-    "DataError",
-    "DistillConfig",
     "Evolution",
-    "Exact",
-    "ExportError",
-    "Found",
-    "Frozen",
     "Greedy",
-    "LatencySettings",
-    "LocallyFree",
-    "ModelNameError",
+    "LatencyConfig",
     "OptimizerConfig",
-    "PairedDifference",
-    "Race",
     "RandomSearch",
-    "RecipeError",
-    "RunFileError",
+    "SamplingConfig",
     "ScheduleConfig",
     "ScoringConfig",
-    "ScoringError",
-    "SearchConfig",
+    "SearchOptions",
     "SearchResult",
-    "SlimFileError",
-    "Slot",
     "StagesConfig",
-    "StoreError",
     "Supernet",
     "SupernetConfig",
-    "TraceError",
     "TrainConfig",
-    "TrainingError",
     "Trend",
-    "Verification",
-    "WidthError",
-    "WidthGroup",
     "WidthSpace",
-    "compare_paired",
     "evaluate",
-    "export_model",
-    "flops_sensitive_bins",
+    "export",
     "load",
     "load_model",
-    "measure_latency",
     "save",
     "search",
     "search_widths",
-    "sort_by_importance",
     "trace",
     "train_model",
     "train_supernet",
-    "uniform_bins",
     "verify",
 ]
 
 _MODULE_OF = {
-    "Bilateral": "supernet.sharing",
-    "Bins": "space.bins",
-    "DistillConfig": "training.distillation",
     "Evolution": "searching.algorithms.evolution",
-    "Exact": "supernet.candidate_choice",
-    "Found": "pipeline.search",
-    "Frozen": "space.width_space",
     "Greedy": "searching.algorithms.greedy",
-    "LatencySettings": "searching.latency.measure",
-    "LocallyFree": "supernet.sharing",
+    "LatencyConfig": "searching.latency.measure",
     "OptimizerConfig": "training.optimizers",
-    "PairedDifference": "common.statistics",
-    "Race": "supernet.candidate_choice",
     "RandomSearch": "searching.algorithms.random_search",
+    "SamplingConfig": "supernet.sampling",
     "ScheduleConfig": "training.optimizers",
     "ScoringConfig": "scoring.scorer",
-    "SearchConfig": "searching.width_search",
-    "SearchResult": "searching.result",
-    "Slot": "space.width_space",
+    "SearchOptions": "pipeline.options",
+    "SearchResult": "pipeline.result",
     "StagesConfig": "pipeline.stages",
     "Supernet": "supernet.supernet",
     "SupernetConfig": "supernet.build",
     "TrainConfig": "supernet.train",
     "Trend": "searching.algorithms.trend",
-    "Verification": "space.verification",
-    "WidthGroup": "space.width_space",
     "WidthSpace": "space.width_space",
-    "compare_paired": "common.statistics",
     "evaluate": "scoring.evaluation",
-    "export_model": "space.export",
-    "flops_sensitive_bins": "space.bins",
+    "export": "space.export",
     "load": "space.slim_file",
     "load_model": "models",
-    "measure_latency": "searching.latency.measure",
     "save": "space.slim_file",
     "search": "pipeline.search",
     "search_widths": "searching.width_search",
-    "sort_by_importance": "space.importance",
     "trace": "tracing.tracer",
     "train_model": "supernet.plain_training",
     "train_supernet": "supernet.train",
-    "uniform_bins": "space.bins",
     "verify": "space.verification",
 }
 """Where the public names are that are imported when they are first used."""

@@ -7,8 +7,8 @@ class CafeNetError(Exception):
     The message says what must hold, what was found, and what to do.
 
     Examples:
-        >>> import cafenet
-        >>> cafenet.compare_paired([0.93], [0.91], confidence=2)
+        >>> from cafenet.common.statistics import compare_paired
+        >>> compare_paired([0.93], [0.91], confidence=2)
         Traceback (most recent call last):
             ...
         cafenet.errors.CafeNetError: `0 < confidence < 1` must hold, but got 2

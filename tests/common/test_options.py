@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-import cafenet
 from cafenet.common.options import Positive, Range, Rising, check_arguments, check_options, option_problems
 from cafenet.common.suggestions import did_you_mean
 from cafenet.data.augment import Augmentation
 from cafenet.errors import CafeNetError
+from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.stages import StagesConfig
 from cafenet.runs.recipe import (
     BaselinesSection,
@@ -27,17 +27,18 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
-from cafenet.searching.latency.measure import LatencySettings
+from cafenet.searching.latency.measure import LatencyConfig
 from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig
 from cafenet.training.distillation import DistillConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 CONFIGS = (
     *(BaselinesSection, DataConfig, ModelConfig, Recipe, RetrainSection, SearchSection, Augmentation, DistillConfig),
-    *(OptimizerConfig, ScheduleConfig, ScoringConfig, Evolution, Greedy, LatencySettings, RandomSearch, Trend),
-    *(SearchConfig, StagesConfig, SupernetConfig, TrainConfig),
+    *(OptimizerConfig, ScheduleConfig, ScoringConfig, Evolution, Greedy, LatencyConfig, RandomSearch, Trend),
+    *(SamplingConfig, SearchConfig, SearchOptions, StagesConfig, SupernetConfig, TrainConfig),
 )
 
 
@@ -167,7 +168,7 @@ def test_all_parts_of_a_recipe_are_such_configs():
         (lambda: TrainConfig(seed=2**70), "seed must be a whole number from 0 to"),
         (lambda: OptimizerConfig(name="adamw"), r"has no optimiser 'adamw'; did you mean AdamW\?"),
         (lambda: OptimizerConfig(name=None), "name must be a text, but is None"),
-        (lambda: cafenet.SearchConfig(seed=2**70), "seed must be a whole number from 0 to"),
+        (lambda: SearchConfig(seed=2**70), "seed must be a whole number from 0 to"),
     ],
 )
 def test_wrong_options_of_a_training(make, message):

@@ -8,9 +8,9 @@ from torch import nn
 
 import cafenet
 from cafenet.common.tables import Shown, ranges
-from cafenet.searching.result import SearchResult
+from cafenet.searching.result import FoundWidths
 
-RESULT = SearchResult(
+RESULT = FoundWidths(
     budget="50%",
     algorithm="evolution",
     widths={"0": 3, "2": 2},

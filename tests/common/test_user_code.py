@@ -9,6 +9,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from cafenet.errors import TrainingError
+from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.search import search
 from cafenet.scoring.evaluation import evaluate
 from cafenet.scoring.scorer import ScoringConfig
@@ -95,20 +96,12 @@ def test_forward(lines):
     assert line.startswith("the model raised Mine in step 7 of 8 of the training: too large")
 
 
-def found(**options):
-    return search(
-        built(),
-        EXAMPLE,
-        options.pop("train", data(64, 1)),
-        options.pop("val", data(64, 2)),
-        **{
-            "training": config(),
-            "algorithm": Evolution(population=4, iterations=2),
-            "scoring": ScoringConfig(calibration_size=48, batch_size=16, min_examples=16),
-            "quiet": True,
-            **options,
-        },
-    )
+def found(**given):
+    train_data, val_data = given.pop("train_data", data(64, 1)), given.pop("val_data", data(64, 2))
+    scoring = ScoringConfig(calibration_size=48, batch_size=16, min_examples=16)
+    options = SearchOptions(algorithm=Evolution(population=4, iterations=2), scoring=scoring)
+    given = {"train": config(), "example_inputs": EXAMPLE, "options": options, "quiet": True, **given}
+    return search(built(), train_data, val_data, **given)
 
 
 def test_metric(lines):
@@ -136,7 +129,7 @@ def test_metric_of_a_width(lines):
 
 def test_validation_data(lines):
     with pytest.raises(Mine, match="example 63"):
-        found(val=Raising(63))
+        found(val_data=Raising(63))
     (line,) = lines()
     assert line.startswith("the validation data raised Mine in reading it into memory: example 63")
 

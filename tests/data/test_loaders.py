@@ -13,6 +13,7 @@ from cafenet.data import Augmentation, ImageData, eval_loader, in_memory, train_
 from cafenet.data.image_files import cover, image_files
 from cafenet.errors import DataError
 from cafenet.space.bins import uniform_bins
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
@@ -161,7 +162,8 @@ def trained(directory: Path, stops: tuple[int | None, ...]) -> dict[str, torch.T
         supernet = Supernet(model, space, uniform_bins(space, 4), LocallyFree(1))
         config = TrainConfig(epochs=2, batch_size=16)
         loader = train_loader(data, 16, ALL)
-        train_supernet(supernet, loader, config, directory=directory, quiet=True, max_steps=steps)
+        widths = SamplingConfig(full_share=0.0)
+        train_supernet(supernet, loader, config, sampling=widths, directory=directory, quiet=True, max_steps=steps)
     return supernet.state_dict()
 
 

@@ -17,6 +17,7 @@ from cafenet.detection import (
 )
 from cafenet.detection.errors import DetectionError
 from cafenet.detection.training import DetectionTraining
+from cafenet.space.bins import flops_sensitive_bins
 from tests.helpers.cells import SMALL, pictures, tiny_net
 
 FRAMEWORKS = ("faster_rcnn", "retinanet")
@@ -63,7 +64,7 @@ def test_a_search_from_start_to_end(tmp_path, framework):
     found = pictures(tmp_path, 8)
     data = FixedSize(found, detector)
     space = cafenet.trace(detector.pyramid, torch.zeros(1, 3, *data.size))
-    supernet = cafenet.Supernet(detector.pyramid, space, cafenet.flops_sensitive_bins(space, beta=1.0))
+    supernet = cafenet.Supernet(detector.pyramid, space, flops_sensitive_bins(space, beta=1.0))
     loss = pyramid_loss(detector)
     optimizer = torch.optim.SGD([*supernet.parameters(), *head_parameters(detector)], lr=0.01, momentum=0.9)
     heads = [parameter.clone() for parameter in head_parameters(detector)]

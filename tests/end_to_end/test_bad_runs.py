@@ -81,17 +81,12 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--train.seed=3"], "train.seed must be left out, since seed decides, but is 3"),
         (["--search.settings.seed=3"], "search.settings.seed must be left out, since seed decides"),
         (
-            ["--retrain.train.distill.weight=0.9"],
-            "distill must be None for a model by itself",
-        ),
-        (["--retrain.train.sandwich=2"], "sandwich must be 0 for a model by itself, which has one width, but is 2"),
-        (
-            ["--train.distill.weight=0.9", "--train.full_share=0"],
-            "train.distill learns from a trained network, but fresh weights are not",
+            ["--sampling.distill.weight=0.9", "--sampling.full_share=0"],
+            "sampling.distill learns from a trained network, but fresh weights are not",
         ),
         (
-            ["--train.random_share=0.5", "--supernet.r=0"],
-            "train.random_share is 0.5, but with supernet.r 0 there is one candidate; raise supernet.r",
+            ["--sampling.random_share=0.5", "--supernet.r=0"],
+            "sampling.random_share is 0.5, but with supernet.r 0 there is one candidate; raise supernet.r",
         ),
         (["--supernet.per_group=true", "--supernet.r=0"], "but with r = 0 there is one; raise r"),
         (["--retrain.train.seed=3"], "retrain.train.seed must be left out, since retrain.seeds decides"),

@@ -33,7 +33,7 @@ def test_commands_that_only_tell_import_nothing_slow(arguments):
 
 
 def test_the_package_alone_imports_nothing_slow():
-    assert not imported("-c", "import cafenet; dir(cafenet); cafenet.__version__; cafenet.TraceError") & SLOW
+    assert not imported("-c", "import cafenet; dir(cafenet); cafenet.__version__; cafenet.CafeNetError") & SLOW
 
 
 def test_all_public_names_need_only_torch():

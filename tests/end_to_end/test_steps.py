@@ -31,7 +31,7 @@ def test_both_supernets_begin_with_one_full_network(recipe, tmp_path, monkeypatc
         return plain(self, batches)
 
     monkeypatch.setattr(trainer.Trainer, "_train_step", counted)
-    run(recipe, tmp_path / "run", "--train.full_share=0.5", step="train")
+    run(recipe, tmp_path / "run", "--sampling.full_share=0.5", step="train")
     assert steps == ["supernet/full"] * 2 + ["supernet"] * 2 + ["supernet-fixed"] * 2
     assert (tmp_path / "run" / "supernet-fixed" / "full" / "model.pt").exists()
     assert [study.name for study in read_run(tmp_path / "run").studies] == ["supernet", "supernet-fixed"]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 import cafenet
 from cafenet import WidthSpace
+from cafenet.errors import TraceError
 
 IMAGE = torch.zeros(1, 3, 8, 8)
 TWO_IMAGES = torch.zeros(2, 3, 8, 8)
@@ -85,6 +86,6 @@ def frozen_reason(model: nn.Module, inputs: Any, layer: str, **options: Any) -> 
     """Why a layer of a model is frozen, also where nothing else can be searched."""
     try:
         return reasons(cafenet.trace(model, inputs, **options))[layer]
-    except cafenet.TraceError as error:
+    except TraceError as error:
         lines = dict(line.strip().split(": ", 1) for line in str(error).splitlines()[1:])
         return lines[layer]

@@ -1,6 +1,7 @@
 """What the tests of training share: small networks, data that can be learned, supernets and runs of them."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cafenet import WidthSpace
 from cafenet.space.bins import Bins, uniform_bins
 from cafenet.space.layout import Subnet
 from cafenet.supernet.candidate_choice import Choice, Exact
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree, Pattern
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
@@ -143,12 +145,25 @@ def config(**options: Any) -> TrainConfig:
     )
 
 
+def sampling(**options: Any) -> SamplingConfig:
+    """Widths from the first step on, over all bins where no budgets are known."""
+    return SamplingConfig(**{"full_share": 0.0, **options})
+
+
 def trained(supernet: Supernet, directory: Path | None = None, **options: Any) -> Supernet:
-    """The supernet after a training; options of the loop by name, others of the config."""
+    """The supernet after a training; options of the loop and of sampling by name, others of the config."""
     loop = {name: options.pop(name) for name in ("loss", "max_steps") if name in options}
     examples = options.pop("data", None)
+    names = [field.name for field in fields(SamplingConfig)]
+    widths = sampling(**{name: options.pop(name) for name in names if name in options})
     train_supernet(
-        supernet, data() if examples is None else examples, config(**options), directory=directory, quiet=True, **loop
+        supernet,
+        data() if examples is None else examples,
+        config(**options),
+        sampling=widths,
+        directory=directory,
+        quiet=True,
+        **loop,
     )
     return supernet
 

@@ -34,13 +34,13 @@ def recipe_file(place: Path, **sections: Any) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     (place / "net.py").write_text(NET_FILE)
     training = {"epochs": 1, "batch_size": 32, "optimizer": {"lr": 0.1}, "log_every": 1, "checkpoint_every": 2}
-    training["full_share"] = 0.0
     content = {
         "description": "a tiny run",
         "model": {"name": f"{place}/net.py:build", "input_size": [1, 28, 28]},
         "data": {"source": "fashion", "num_train": 150},
         "supernet": {"r": 1},
         "train": training,
+        "sampling": {"full_share": 0.0},
         "search": {
             "budget": "50%",
             "algorithms": ["evolution"],

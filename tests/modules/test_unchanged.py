@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import cafenet
 from cafenet import Supernet
 from cafenet.common.torchvision_compat import import_torchvision
+from cafenet.errors import TraceError
 from cafenet.modules.calling import call_arguments, tensors_of
 from cafenet.modules.randomness import fixed_randomness
 from cafenet.space.bins import uniform_bins
@@ -63,7 +64,7 @@ def expect_unchanged(make: Callable[[], tuple[nn.Module, Any]]) -> None:
             step(model, space, inputs)
         assert state_of(model) == before, "a step of a supernet"
     for failing in ({"freeze": "nothing.like.this"}, {"rules": {torch.ops.aten.addmm: fail, torch.ops.aten.mm: fail}}):
-        with pytest.raises(cafenet.TraceError):
+        with pytest.raises(TraceError):
             cafenet.trace(model, inputs, **failing)
         assert state_of(model) == before, "a failed trace"
     with torch.no_grad():
@@ -179,7 +180,7 @@ def test_whatever_a_forward_can_add():
     with fixed_randomness(0):
         space.run(IMAGE)
     assert len(kept) == 1  # a hook of the user's sees what runs
-    with pytest.raises(cafenet.TraceError):
+    with pytest.raises(TraceError):
         cafenet.trace(model, torch.zeros(1, 4, 8, 8))
     assert state_of(model) == before
     assert Hoarder.forward is forward

@@ -8,7 +8,7 @@ from cafenet.errors import CafeNetError, RunFileError
 from cafenet.pipeline.stages import _as_measured_first, latencies_before, place_for
 from cafenet.report.run_records import read_run
 from cafenet.searching.budget import Budget, Cap
-from cafenet.searching.latency.measure import LatencySettings
+from cafenet.searching.latency.measure import LatencyConfig
 from tests.helpers.small_training import Plain, Residual, built, traced
 from tests.pipeline.test_search import found
 
@@ -60,7 +60,7 @@ def test_a_result_that_is_damaged_is_named(kind, searched):
 def test_latencies_and_starts_that_are_damaged_are_named(kind, tmp_path):
     (tmp_path / "latencies.json").write_bytes(DAMAGED[kind])
     with pytest.raises(RunFileError, match=r"latencies.json must hold the latencies .*; remove it to measure anew"):
-        latencies_before(tmp_path, "5ms", traced(built(Plain)), LatencySettings())
+        latencies_before(tmp_path, "5ms", traced(built(Plain)), LatencyConfig())
     if kind != "braces":  # a start with nothing is one
         (tmp_path / "stage-2").mkdir()
         (tmp_path / "stage-2" / "start.json").write_bytes(DAMAGED[kind])
@@ -72,13 +72,13 @@ def test_latencies_of_another_model_are_not_taken(tmp_path):
     """The same budget and settings in one directory: before, the first model's limit was the second one's, too."""
     budget = Budget("50% latency", (Cap("latency_ms", 4.0),))
     plain, residual = traced(built(Plain)), traced(built(Residual))
-    _as_measured_first(budget, {"latency_ms": 8.0}, plain, LatencySettings(), tmp_path)
+    _as_measured_first(budget, {"latency_ms": 8.0}, plain, LatencyConfig(), tmp_path)
     again, _ = _as_measured_first(
-        Budget("50% latency", (Cap("latency_ms", 5.0),)), {"latency_ms": 9.0}, plain, LatencySettings(), tmp_path
+        Budget("50% latency", (Cap("latency_ms", 5.0),)), {"latency_ms": 9.0}, plain, LatencyConfig(), tmp_path
     )
     assert again.caps[0].limit == 4.0
-    assert latencies_before(tmp_path, "50% latency", plain, LatencySettings()) == {"limit_ms": 4.0, "full_ms": 8.0}
-    assert latencies_before(tmp_path, "50% latency", residual, LatencySettings()) is None
+    assert latencies_before(tmp_path, "50% latency", plain, LatencyConfig()) == {"limit_ms": 4.0, "full_ms": 8.0}
+    assert latencies_before(tmp_path, "50% latency", residual, LatencyConfig()) is None
 
 
 def test_a_journal_torn_in_the_middle_leads_to_the_same_result(searched, tmp_path):
@@ -90,5 +90,5 @@ def test_a_journal_torn_in_the_middle_leads_to_the_same_result(searched, tmp_pat
     for path in tmp_path.glob("stage-*/result-*.json"):
         path.unlink()
     again = found(directory=tmp_path)
-    assert again.result == expected.result
+    assert again.found == expected.found
     assert journal.with_name("trials.journal.damaged").read_bytes() == b"".join(lines)

@@ -36,11 +36,12 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.latency import estimate as latency_model
-from cafenet.searching.result import SearchResult, read_result
+from cafenet.searching.result import FoundWidths, read_result
 from cafenet.searching.width_search import SearchConfig
 from cafenet.space.importance import channels_before, importance_order, in_order, sort_by_importance
 from cafenet.space.slim_file import load, save
 from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import ScheduleConfig
 from tests.helpers.small_training import Plain, assert_same_state, batch, built, config, traced
@@ -116,7 +117,7 @@ def searched(
     return search_in_stages(model, EXAMPLE, parse_budget(text, space), work or job(), stages_config, directory, full)
 
 
-def kept(directory: Path) -> list[SearchResult]:
+def kept(directory: Path) -> list[FoundWidths]:
     """The results that the stages wrote down."""
     return [read_result(next(place.glob("result-*.json"))) for place in sorted(directory.glob("stage-*"))]
 
@@ -351,12 +352,13 @@ def test_a_stage_starts_from_the_carried_weights_or_the_models_own(carry_weights
 def test_stages_with_carried_weights_share_one_training():
     """30 epochs, 0.3 of them for the full network: 9 + 10.5 and 10.5, with a warm-up and milestones that go along."""
     schedule = ScheduleConfig(warmup_epochs=2.0, milestones=(0.5, 15))
-    training = TrainConfig(epochs=30, schedule=schedule, full_share=0.3)
-    first, second = plan_jobs(job(training=training), StagesConfig(2, carry_weights=True))
+    training = TrainConfig(epochs=30, schedule=schedule)
+    widths = SamplingConfig(full_share=0.3)
+    first, second = plan_jobs(job(training=training, sampling=widths), StagesConfig(2, carry_weights=True))
     assert first.training.epochs == pytest.approx(19.5)
-    assert first.training.full_share == pytest.approx(9 / 19.5)
+    assert first.sampling.full_share == pytest.approx(9 / 19.5)
     assert first.training.schedule.warmup_epochs == pytest.approx(2.0 * 19.5 / 30)
-    assert (second.training.epochs, second.training.full_share) == (pytest.approx(10.5), 0.0)
+    assert (second.training.epochs, second.sampling.full_share) == (pytest.approx(10.5), 0.0)
     assert second.training.schedule.milestones == (0.5, 0.5)
     assert (first.supernet.sort_by_importance, second.supernet.sort_by_importance) == (False, True)
     assert first.algorithm == second.algorithm
@@ -391,15 +393,17 @@ def test_stages_of_their_own_have_whole_trainings(config: StagesConfig):
 def test_the_shares_of_many_stages_add_up():
     jobs = plan_jobs(job(training=TrainConfig(epochs=20)), StagesConfig(4, carry_weights=True))
     assert sum(each.training.epochs for each in jobs) == pytest.approx(20)
-    assert jobs[0].training.epochs * jobs[0].training.full_share == pytest.approx(0.3 * 20)  # the default share
+    assert jobs[0].training.epochs * jobs[0].sampling.full_share == pytest.approx(0.3 * 20)  # the default share
 
 
 def test_a_band_of_the_users_own_is_of_the_original_models_flops(tmp_path, monkeypatch):
     bands, train = [], stages.train_supernet
     monkeypatch.setattr(
-        stages, "train_supernet", lambda *a, **k: bands.append((a[0].space.flops(), a[2].flops_band)) or train(*a, **k)
+        stages,
+        "train_supernet",
+        lambda *a, **k: bands.append((a[0].space.flops(), k["sampling"].flops_band)) or train(*a, **k),
     )
-    searched(tmp_path, job(training=config(flops_band=(0.3, 0.9))), StagesConfig(2))
+    searched(tmp_path, job(sampling=SamplingConfig(flops_band=(0.3, 0.9))), StagesConfig(2))
     (full, first), (narrow, second) = bands
     assert (full, first) == (FULL, (0.3, 0.9))
     assert narrow < 0.9 * FULL
@@ -417,7 +421,7 @@ def test_what_is_found_are_channels_of_the_users_model_though_the_supernet_was_s
     model, space = built(), traced(built())
     with torch.no_grad():
         model.two.weight[:, :4] *= 0.1
-    work = job(supernet=SupernetConfig(r=1, sort_by_importance=True), training=config(full_share=0.0))
+    work = job(supernet=SupernetConfig(r=1, sort_by_importance=True), sampling=SamplingConfig(full_share=0.0))
     found = searched(tmp_path, work, StagesConfig(1), model=model).result
     (sorted_places,) = (result.channels for result in kept(tmp_path))
     assert found.channels != sorted_places
@@ -438,7 +442,7 @@ def test_a_group_that_cannot_vary_any_more_keeps_its_last_channels(tmp_path, mon
         channels = next(found)
         assert {group.name for group in space.groups} == set(channels)
         widths = {name: len(kept) for name, kept in channels.items()}
-        result = SearchResult("50%", "none", widths, channels, 0.5, "accuracy", {}, 1.0, 1, 0, 0)
+        result = FoundWidths("50%", "none", widths, channels, 0.5, "accuracy", {}, 1.0, 1, 0, 0)
         return SimpleNamespace(model=weights, order=np.arange(space.layout.num_units)), result
 
     monkeypatch.setattr(stages, "run_stage", narrowed)
@@ -570,16 +574,16 @@ def test_the_band_about_budgets(texts, band):
 @pytest.mark.parametrize(("flops_band", "sampled"), [("budgets", (0.35, 0.65)), (None, None), ((0.5, 0.9), (0.5, 0.9))])
 def test_a_stage_samples_widths_about_its_budgets_unless_told_otherwise(flops_band, sampled, monkeypatch, tmp_path):
     space, seen = traced(built()), []
-    monkeypatch.setattr(stages, "train_supernet", lambda supernet, data, training, **_: seen.append(training))
-    job = Job(noisy(64, 1), noisy(64, 2), training=config(flops_band=flops_band))
+    monkeypatch.setattr(stages, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
+    job = Job(noisy(64, 1), noisy(64, 2), sampling=SamplingConfig(flops_band=flops_band))
     train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
     assert seen[0].flops_band == (sampled and pytest.approx(sampled, abs=1e-3))
 
 
-@pytest.mark.parametrize(("full_share", "used"), [(None, 0.3), (0.0, 0.0), (0.5, 0.5)])
-def test_a_stage_begins_with_the_full_network_unless_told_otherwise(full_share, used, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("options", "used"), [({}, 0.3), ({"full_share": 0.0}, 0.0), ({"full_share": 0.5}, 0.5)])
+def test_a_stage_begins_with_the_full_network_unless_told_otherwise(options, used, monkeypatch, tmp_path):
     space, seen = traced(built()), []
-    monkeypatch.setattr(stages, "train_supernet", lambda supernet, data, training, **_: seen.append(training))
-    job = Job(noisy(64, 1), noisy(64, 2), training=config(full_share=full_share))
+    monkeypatch.setattr(stages, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
+    job = Job(noisy(64, 1), noisy(64, 2), sampling=SamplingConfig(**options))
     train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
     assert seen[0].full_share == used

@@ -18,6 +18,7 @@ from cafenet.report.run_records import StudyRecord, read_run, read_trials
 from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.results import count
 from cafenet.runs.run_recipe import run_recipe
+from cafenet.space.bins import uniform_bins
 from cafenet.space.description import describe_space
 from tests.helpers.pages import Page, made_up_run
 from tests.helpers.tiny_run import recipe_file
@@ -222,5 +223,5 @@ def test_a_recipe_that_is_none(tmp_path, capsys, content):
 def test_coupled_layers_of_transposed_convolutions():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 16, 3), nn.Conv2d(16, 8, 1), nn.Flatten())
     space = cafenet.trace(nn.Sequential(model, nn.Linear(8 * 25, 2)), torch.zeros(1, 3, 5, 5))
-    described = describe_space(space, cafenet.uniform_bins(space, 4))
+    described = describe_space(space, uniform_bins(space, 4))
     assert [group["layers"] for group in described["groups"]] == [["0.0"], ["0.1"], ["0.2"]]

@@ -11,7 +11,7 @@ SPACE = [
     *("width_space.Slot", "width_space.WidthGroup", "width_space.Frozen", "width_space.WidthSpace"),
     *("width_space.WidthSpace.flops", "width_space.WidthSpace.widths_dict", "width_space.WidthSpace.run"),
     *("width_space.WidthSpace.extract", "bins.Bins", "bins.flops_sensitive_bins", "bins.uniform_bins"),
-    *("verification.verify", "slim_file.save", "slim_file.load", "export.export_model"),
+    *("verification.verify", "slim_file.save", "slim_file.load", "export.export"),
     "importance.sort_by_importance",
 ]
 TRAINING = [

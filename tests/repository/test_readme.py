@@ -52,11 +52,12 @@ def test_python_blocks_of_the_readme_run(tmp_path, monkeypatch, capsys):
     finally:
         for module in ("net", "mydata"):
             sys.modules.pop(module, None)
-    space, found, result, slim = names["space"], names["found"], names["result"], names["slim"]
-    assert found.result.costs["flops"] <= 0.5 * space.flops()
+    space, found, result, slim = (names[name] for name in ("space", "found", "result", "slim"))
+    assert names["page"].exists()
+    assert found.costs["flops"] <= 0.5 * space.flops()
     assert result.costs["flops"] <= 0.5 * space.flops()
     loaded = cafenet.load(tmp_path / "slim.pt", names["Net"]())
-    for model, widths in ((loaded, found.result.widths), (slim, result.widths)):
+    for model, widths in ((loaded, result.widths), (slim, found.widths)):
         assert [model[0].out_channels, model[3].out_channels] == list(widths.values())
 
 

@@ -118,7 +118,13 @@ def test_the_supernet_and_a_slim_model_take_two_steps(name: str):
 
     supernet = build_supernet(load.model, load.space, recipe.supernet, seed=recipe.seed)
     result = train_supernet(
-        supernet, pairs_of(data, recipe), replace(recipe.train, batch_size=2), loss=recipe.loss, quiet=True, max_steps=2
+        supernet,
+        pairs_of(data, recipe),
+        replace(recipe.train, batch_size=2),
+        sampling=replace(recipe.sampling, full_share=0.0),
+        loss=recipe.loss,
+        quiet=True,
+        max_steps=2,
     )
     assert result.steps == 2
     assert 0 < result.last_loss < 100
@@ -223,7 +229,7 @@ def test_search_settings_of_the_paper(name: str):
     assert recipe.search.algorithms == ("evolution", "random")
     assert (recipe.search.evolution.population, recipe.search.evolution.iterations) == (40, 50)
     assert recipe.search.random.samples == 2000
-    assert recipe.train.random_share == 0
+    assert recipe.sampling.random_share == 0
     assert recipe.baselines.uniform
     if not name.endswith("-autoslim"):
         assert recipe.baselines.fixed

@@ -16,7 +16,7 @@ from cafenet.errors import BudgetError
 from cafenet.searching.latency import estimate as latency_model
 from cafenet.searching.latency import measure as latency
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
-from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.searching.latency.measure import LatencyConfig, measure_latency
 from cafenet.space.bins import uniform_bins
 from tests.helpers.networks import Forward, contents
 
@@ -58,7 +58,7 @@ def small_space():
 def test_the_median_of_the_runs_after_the_warmup(monkeypatch):
     model = Watched([9.0, 7.0, 0.001, 0.005, 0.002, 0.009, 0.003])
     monkeypatch.setattr(latency.time, "perf_counter", lambda: model.clock[0])
-    assert measure_latency(model, torch.zeros(1, 2), LatencySettings(warmup=2, repeats=5)) == pytest.approx(3.0)
+    assert measure_latency(model, torch.zeros(1, 2), LatencyConfig(warmup=2, repeats=5)) == pytest.approx(3.0)
     assert len(model.seen) == 7
 
 
@@ -66,7 +66,7 @@ def test_nothing_is_changed():
     model, x = Watched().train(), torch.zeros(1, 2)
     model.layer.eval()
     before, modes, rng = contents(model), [m.training for m in model.modules()], torch.get_rng_state()
-    measure_latency(model, x, LatencySettings(num_threads=2, repeats=2))
+    measure_latency(model, x, LatencyConfig(num_threads=2, repeats=2))
     assert {seen[2] for seen in model.seen} == {(False, False, False, 2)}
     assert contents(model) == before
     assert [m.training for m in model.modules()] == modes
@@ -76,7 +76,7 @@ def test_nothing_is_changed():
 
 def test_threads_are_given_back_after_an_error():
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        measure_latency(nn.Linear(3, 3), torch.zeros(1, 2), LatencySettings(num_threads=2))
+        measure_latency(nn.Linear(3, 3), torch.zeros(1, 2), LatencyConfig(num_threads=2))
     assert torch.get_num_threads() == 1
 
 
@@ -86,7 +86,7 @@ def test_inputs_get_the_batch_size_along_the_dimension_of_the_examples(batch_siz
     x = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
     inputs = {"x": x, "mask": torch.tensor([True, False]), "table": torch.ones(3, 2), "scale": torch.tensor(2.0)}
     before = {name: tensor.clone() for name, tensor in inputs.items()}
-    measure_latency(model, inputs, LatencySettings(batch_size=batch_size, warmup=0, repeats=1))
+    measure_latency(model, inputs, LatencyConfig(batch_size=batch_size, warmup=0, repeats=1))
     assert all(torch.equal(inputs[name], tensor) for name, tensor in before.items())
     ((seen, others, _),) = model.seen
     assert seen[:, 0].tolist() == expected
@@ -96,22 +96,22 @@ def test_inputs_get_the_batch_size_along_the_dimension_of_the_examples(batch_siz
 
 def test_a_model_without_values_cannot_be_measured():
     with pytest.raises(BudgetError, match="the model must hold values, but its weight is on the meta device; build it"):
-        measure_latency(nn.Linear(2, 2, device="meta"), torch.zeros(1, 2), LatencySettings())
+        measure_latency(nn.Linear(2, 2, device="meta"), torch.zeros(1, 2), LatencyConfig())
 
 
 def test_all_problems_of_settings_in_one_message():
     with pytest.raises(BudgetError) as caught:
-        LatencySettings(batch_size=0, num_threads=-1, warmup=-2, repeats=0)
+        LatencyConfig(batch_size=0, num_threads=-1, warmup=-2, repeats=0)
     for part in ("batch_size must be a whole number of at least 1, but is 0", "num_threads", "warmup", "repeats"):
         assert part in str(caught.value)
     with pytest.raises(BudgetError, match="device must be one that PyTorch can run on here, but is 'abacus'; use cpu"):
-        LatencySettings(device="abacus")
+        LatencyConfig(device="abacus")
 
 
 @pytest.mark.parametrize("device", ["meta", "mps" if torch.cuda.is_available() else "cuda"])
 def test_devices_that_cannot_run(device):
     with pytest.raises(BudgetError, match=f"but is '{device}'"):
-        LatencySettings(device=device)
+        LatencyConfig(device=device)
 
 
 def random_widths(n, seed=0):
@@ -175,7 +175,7 @@ def measured(monkeypatch):
 
     def fake(model, example_inputs, settings):
         assert example_inputs is IMAGE
-        assert isinstance(settings, LatencySettings)
+        assert isinstance(settings, LatencyConfig)
         calls.append((model[0].out_channels, model[1].out_channels))
         return float(sum(p.numel() for p in model.parameters()))
 
@@ -186,20 +186,20 @@ def measured(monkeypatch):
 def test_slim_models_are_measured_from_the_smallest_to_the_full(measured):
     space = small_space()
     bins = uniform_bins(space, 3)  # widths 4, 6, 8 and 2, 4, 6
-    model = fit_latency(space, bins, IMAGE, LatencySettings(), num_measured=100)
+    model = fit_latency(space, bins, IMAGE, LatencyConfig(), num_measured=100)
     assert sorted(measured) == [(a, b) for a in (4, 6, 8) for b in (2, 4, 6)]
     assert model.predict(np.array([[6, 2]]))[0] == pytest.approx(space.params([6, 2]))
     measured.clear()
-    fit_latency(space, bins, IMAGE, LatencySettings(), num_measured=3)
+    fit_latency(space, bins, IMAGE, LatencyConfig(), num_measured=3)
     assert {(4, 2), (8, 6)} <= set(measured)
     assert len(measured) <= 3
     with pytest.raises(BudgetError, match="at least 3 measured width vectors, but got 2"):
-        fit_latency(space, bins, IMAGE, LatencySettings(), num_measured=2)
+        fit_latency(space, bins, IMAGE, LatencyConfig(), num_measured=2)
 
 
 def test_measurements_are_spread_over_the_costs(measured):
     space = cafenet.trace(nn.Sequential(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 48, 1), nn.Conv2d(48, 2, 1)), IMAGE)
-    fit_latency(space, uniform_bins(space, 48), IMAGE, LatencySettings())
+    fit_latency(space, uniform_bins(space, 48), IMAGE, LatencyConfig())
     shares = np.array([space.flops(list(widths)) for widths in measured]) / space.flops()
     assert 23 <= len(set(measured)) == len(measured) <= 24
     assert np.histogram(shares, bins=4, range=(0, 1))[0].min() >= 2
@@ -207,7 +207,7 @@ def test_measurements_are_spread_over_the_costs(measured):
 
 def test_kept_measurements_are_used_again(measured, tmp_path):
     space, path = small_space(), tmp_path / "deep" / "latency.json"
-    arguments = (space, uniform_bins(space, 3), IMAGE, LatencySettings())
+    arguments = (space, uniform_bins(space, 3), IMAGE, LatencyConfig())
     first = fit_latency(*arguments, cache=path)
     taken = len(measured)
     again = fit_latency(*arguments, cache=str(path))
@@ -219,23 +219,23 @@ def test_kept_measurements_are_used_again(measured, tmp_path):
 
 
 def other_settings(space, bins):
-    return space, bins, IMAGE, LatencySettings(batch_size=2)
+    return space, bins, IMAGE, LatencyConfig(batch_size=2)
 
 
 def other_bins(space, bins):
-    return space, uniform_bins(space, 2), IMAGE, LatencySettings()
+    return space, uniform_bins(space, 2), IMAGE, LatencyConfig()
 
 
 def other_space(space, bins):
     space = cafenet.trace(nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 6, 1), nn.Conv2d(6, 2, 1)), IMAGE)
-    return space, uniform_bins(space, 3), IMAGE, LatencySettings()
+    return space, uniform_bins(space, 3), IMAGE, LatencyConfig()
 
 
 @pytest.mark.parametrize("other", [other_settings, other_bins, other_space])
 def test_measurements_of_something_else_are_replaced(measured, tmp_path, other):
     space, path = small_space(), tmp_path / "latency.json"
     bins = uniform_bins(space, 3)
-    fit_latency(space, bins, IMAGE, LatencySettings(), cache=path)
+    fit_latency(space, bins, IMAGE, LatencyConfig(), cache=path)
     measured.clear()
     fit_latency(*other(space, bins), cache=path)
     assert measured
@@ -246,7 +246,7 @@ def test_measurements_of_something_else_are_replaced(measured, tmp_path, other):
 
 def test_measurements_of_another_device_or_format_are_replaced(measured, tmp_path, monkeypatch):
     space, path = small_space(), tmp_path / "latency.json"
-    arguments = (space, uniform_bins(space, 3), IMAGE, LatencySettings())
+    arguments = (space, uniform_bins(space, 3), IMAGE, LatencyConfig())
     fit_latency(*arguments, cache=path)
     path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 99}))
     measured.clear()
@@ -264,7 +264,7 @@ def test_a_file_of_something_else_is_not_touched(measured, tmp_path, content):
     path.write_text(content)
     space = small_space()
     with pytest.raises(BudgetError, match=r"notes.json must be a file of latencies, but is not .*; remove it or use"):
-        fit_latency(space, uniform_bins(space, 3), IMAGE, LatencySettings(), cache=path)
+        fit_latency(space, uniform_bins(space, 3), IMAGE, LatencyConfig(), cache=path)
     assert path.read_text() == content
     assert not measured
 
@@ -272,7 +272,7 @@ def test_a_file_of_something_else_is_not_touched(measured, tmp_path, content):
 def test_a_failed_write_keeps_the_old_file(measured, tmp_path, monkeypatch):
     space, path = small_space(), tmp_path / "latency.json"
     bins = uniform_bins(space, 3)
-    fit_latency(space, bins, IMAGE, LatencySettings(), cache=path)
+    fit_latency(space, bins, IMAGE, LatencyConfig(), cache=path)
     before = path.read_text()
 
     def full(*_):
@@ -280,7 +280,7 @@ def test_a_failed_write_keeps_the_old_file(measured, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(BudgetError, match=r"must be written to .*latency.json, but: no space left; use another path"):
-        fit_latency(space, bins, IMAGE, LatencySettings(batch_size=2), cache=path)
+        fit_latency(space, bins, IMAGE, LatencyConfig(batch_size=2), cache=path)
     assert path.read_text() == before
     assert [file.name for file in tmp_path.iterdir()] == ["latency.json"]
 
@@ -289,6 +289,6 @@ def test_real_measurements():
     net = Forward(lambda net, x: net.b(net.a(x).relu()), a=nn.Conv2d(3, 8, 3), b=nn.Conv2d(8, 2, 1)).train()
     space = cafenet.trace(net, IMAGE)
     bins = uniform_bins(space, 4)
-    model = fit_latency(space, bins, IMAGE, LatencySettings(batch_size=2, warmup=1, repeats=3), num_measured=4)
+    model = fit_latency(space, bins, IMAGE, LatencyConfig(batch_size=2, warmup=1, repeats=3), num_measured=4)
     assert (model.latency_ms > 0).all()
     assert np.isfinite(model.predict(bins.widths(np.array([[1], [4]])))).all()

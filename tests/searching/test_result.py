@@ -6,9 +6,9 @@ from dataclasses import asdict
 import pytest
 
 from cafenet.errors import StoreError
-from cafenet.searching.result import SearchResult, is_result_of, read_result, write_result
+from cafenet.searching.result import FoundWidths, is_result_of, read_result, write_result
 
-RESULT = SearchResult(
+RESULT = FoundWidths(
     budget="50%+2M params",
     algorithm="evolution",
     widths={"one": 2, "layer.two": 1},

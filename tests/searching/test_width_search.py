@@ -22,7 +22,7 @@ from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency import estimate as latency_model
-from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.searching.latency.measure import LatencyConfig, measure_latency
 from cafenet.searching.width_search import SearchConfig, search_widths
 from cafenet.space.bins import flops_sensitive_bins
 from cafenet.supernet.sharing import Bilateral, LocallyFree
@@ -399,7 +399,7 @@ def test_a_latency_is_met_by_a_real_measurement(monkeypatch):
         train=data,
         validation=data,
         algorithm=RandomSearch(samples=6),
-        latency=LatencySettings(repeats=9),
+        latency=LatencyConfig(repeats=9),
         config=SearchConfig(band=(0.3, 0.7), min_usage=0.0),  # far enough below to be met on a busy machine
     )
     (full, full_ms), *_, (slim, slim_ms) = measured

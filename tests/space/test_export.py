@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import cafenet
 from cafenet.errors import ExportError, SlimFileError
-from cafenet.space import export
-from cafenet.space.export import export_model
+from cafenet.space import export as export_module
+from cafenet.space.export import export
 from tests.helpers.small_training import Plain, Residual, assert_same_state, built
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
@@ -53,21 +53,21 @@ def changed(monkeypatch):
     """Writers that write a model with other weights in the head."""
 
     def other(model: nn.Module) -> nn.Module:
-        copy = export.copy_of(model)
+        copy = export_module.copy_of(model)
         with torch.no_grad():
             copy.head.bias += 0.1
         return copy
 
-    save, exported = export.save, export._exported
-    monkeypatch.setattr(export, "save", lambda model, path: save(other(model), path))
-    monkeypatch.setattr(export, "_exported", lambda model, *arguments: exported(other(model), *arguments))
+    save, exported = export_module.save, export_module._exported
+    monkeypatch.setattr(export_module, "save", lambda model, path: save(other(model), path))
+    monkeypatch.setattr(export_module, "_exported", lambda model, *arguments: exported(other(model), *arguments))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_what_is_written_gives_the_same_outputs(ending, tmp_path):
     slim, inputs, path = slim_of(), torch.randn(1, 3, 4, 4), tmp_path / f"slim.{ending}"
     slim.train()
-    difference = export_model(slim, EXAMPLE, path)
+    difference = export(slim, EXAMPLE, path)
     assert 0 <= difference < 1e-5
     assert slim.training
     torch.testing.assert_close(read_back(path, inputs), slim.eval()(inputs), atol=1e-5, rtol=0)
@@ -76,7 +76,7 @@ def test_what_is_written_gives_the_same_outputs(ending, tmp_path):
 
 def test_a_pt_file_loads_with_every_tensor(tmp_path):
     slim = slim_of()
-    export_model(slim, EXAMPLE, tmp_path / "slim.pt")
+    export(slim, EXAMPLE, tmp_path / "slim.pt")
     assert_same_state(cafenet.load(tmp_path / "slim.pt", built()), slim)
 
 
@@ -84,14 +84,14 @@ def test_a_pt_file_loads_with_every_tensor(tmp_path):
 def test_a_file_with_other_outputs_is_refused_and_removed(ending, changed, tmp_path):
     path = tmp_path / f"slim.{ending}"
     with pytest.raises(ExportError, match=rf"must give the same outputs, but .*slim.{ending} differs by 0\.\d+ of the"):
-        export_model(slim_of(), EXAMPLE, path)
+        export(slim_of(), EXAMPLE, path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_there_before_is_kept_when_a_write_is_refused(changed, tmp_path):
     (tmp_path / "slim.pt").write_text("an older file")
     with pytest.raises(ExportError, match="same outputs"):
-        export_model(slim_of(), EXAMPLE, tmp_path / "slim.pt")
+        export(slim_of(), EXAMPLE, tmp_path / "slim.pt")
     assert (tmp_path / "slim.pt").read_text() == "an older file"
 
 
@@ -106,27 +106,39 @@ def test_what_was_there_before_is_kept_when_a_write_is_refused(changed, tmp_path
     ids=["nan", "fewer classes", "nothing", "more rows"],
 )
 def test_outputs_that_are_none_at_all_are_refused(found, monkeypatch, tmp_path):
-    monkeypatch.setitem(export._WRITERS, "pt2", lambda *arguments: found)
+    monkeypatch.setitem(export_module._WRITERS, "pt2", lambda *arguments: found)
     with pytest.raises(ExportError, match=r"must give the same outputs, but .* differs by"):
-        export_model(slim_of(), EXAMPLE, tmp_path / "slim.pt2")
+        export(slim_of(), EXAMPLE, tmp_path / "slim.pt2")
 
 
 def test_every_output_counts():
     good, other = torch.ones(2), torch.tensor([1.0, 1.5])
-    assert export._difference([good, good], [good, other]) == export._difference([good, good], [other, good]) == 0.5
-    assert export._difference([4 * good], [4 * other]) == 0.5  # relative to the largest output
-    assert export._difference([good, good], [good, good]) == 0
-    assert math.isnan(export._difference([good, good], [good, torch.tensor([1.0, torch.nan])]))
+    assert (
+        export_module._difference([good, good], [good, other])
+        == export_module._difference([good, good], [other, good])
+        == 0.5
+    )
+    assert export_module._difference([4 * good], [4 * other]) == 0.5  # relative to the largest output
+    assert export_module._difference([good, good], [good, good]) == 0
+    assert math.isnan(export_module._difference([good, good], [good, torch.tensor([1.0, torch.nan])]))
 
 
 def test_what_is_not_a_finite_float():
     numbers, infinite = torch.tensor([1, 2]), torch.tensor([1.0, -torch.inf])
-    assert export._difference([numbers, numbers > 1], [numbers, numbers > 1]) == 0
-    assert export._difference([numbers], [numbers + 1]) == export._difference([numbers > 1], [numbers > 0]) == math.inf
-    assert export._difference([infinite], [infinite]) == 0
-    assert export._difference([infinite], [-infinite]) == export._difference([infinite], [torch.ones(2)]) == math.inf
-    assert export._difference([2 * infinite], [torch.tensor([1.0, -torch.inf])]) == 0.5
-    assert export._difference([torch.ones(2), torch.ones(0, 3)], [torch.ones(2), torch.ones(0, 3)]) == 0
+    assert export_module._difference([numbers, numbers > 1], [numbers, numbers > 1]) == 0
+    assert (
+        export_module._difference([numbers], [numbers + 1])
+        == export_module._difference([numbers > 1], [numbers > 0])
+        == math.inf
+    )
+    assert export_module._difference([infinite], [infinite]) == 0
+    assert (
+        export_module._difference([infinite], [-infinite])
+        == export_module._difference([infinite], [torch.ones(2)])
+        == math.inf
+    )
+    assert export_module._difference([2 * infinite], [torch.tensor([1.0, -torch.inf])]) == 0.5
+    assert export_module._difference([torch.ones(2), torch.ones(0, 3)], [torch.ones(2), torch.ones(0, 3)]) == 0
 
 
 @dataclass
@@ -157,19 +169,19 @@ class Answering(nn.Module):
 )
 def test_outputs_of_all_kinds(answer, ending, tmp_path):
     slim = cafenet.trace(Answering(answer), EXAMPLE).extract([3])
-    assert export_model(slim, EXAMPLE, tmp_path / f"slim.{ending}") < 1e-5
+    assert export(slim, EXAMPLE, tmp_path / f"slim.{ending}") < 1e-5
 
 
 def test_outputs_in_an_object_of_the_users_class(changed, tmp_path):
     slim = cafenet.trace(Answering(Answer), EXAMPLE).extract([3])
     with pytest.raises(ExportError, match=r"differs by 0\.\d+ of the largest"):
-        export_model(slim, EXAMPLE, tmp_path / "slim.pt")
+        export(slim, EXAMPLE, tmp_path / "slim.pt")
 
 
 def test_a_model_without_outputs_is_refused(tmp_path):
     slim = cafenet.trace(Answering(lambda scores: None), EXAMPLE).extract()
     with pytest.raises(ExportError, match="is compared by its outputs, but this one returns no values"):
-        export_model(slim, EXAMPLE, tmp_path / "slim.pt")
+        export(slim, EXAMPLE, tmp_path / "slim.pt")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,22 +192,22 @@ def test_a_forward_that_writes_into_its_input(ending, tmp_path):
             return super().forward(x.sub_(0.5).div_(0.25))
 
     slim = cafenet.trace(Normalising(lambda scores: scores), EXAMPLE).extract([3])
-    assert export_model(slim, EXAMPLE, tmp_path / f"slim.{ending}") < 1e-5
+    assert export(slim, EXAMPLE, tmp_path / f"slim.{ending}") < 1e-5
 
 
 def test_a_difference_in_one_of_many_places_is_seen(monkeypatch, tmp_path):
     """Inputs are noise: an exported model whose middle is wrong but whose bias is right would pass on zeros."""
-    slim, exported = slim_of(), export._exported
+    slim, exported = slim_of(), export_module._exported
 
     def other(model: nn.Module, *arguments):
-        copy = export.copy_of(model)
+        copy = export_module.copy_of(model)
         with torch.no_grad():
             copy.one.weight *= 1.1
         return exported(copy, *arguments)
 
-    monkeypatch.setattr(export, "_exported", other)
+    monkeypatch.setattr(export_module, "_exported", other)
     with pytest.raises(ExportError, match="same outputs"):
-        export_model(slim, EXAMPLE, tmp_path / "slim.pt2")
+        export(slim, EXAMPLE, tmp_path / "slim.pt2")
 
 
 def test_several_inputs_and_outputs(tmp_path):
@@ -211,37 +223,37 @@ def test_several_inputs_and_outputs(tmp_path):
     inputs = {"x": EXAMPLE, "scale": torch.ones(1)}
     slim = cafenet.trace(Two(), inputs).extract([3])
     for ending in ("pt", "pt2"):
-        assert export_model(slim, inputs, tmp_path / f"slim.{ending}") < 1e-5
+        assert export(slim, inputs, tmp_path / f"slim.{ending}") < 1e-5
 
 
 def test_the_format_may_be_said_instead_of_the_ending(tmp_path):
-    export_model(slim_of(Residual), EXAMPLE, tmp_path / "model.bin", "pt")
+    export(slim_of(Residual), EXAMPLE, tmp_path / "model.bin", "pt")
     assert torch.load(tmp_path / "model.bin", weights_only=True)["format"] == "cafenet-slim"
 
 
 @pytest.mark.parametrize(("name", "kind"), [("slim.h5", "'h5'"), ("slim", "''"), ("pt", "''")])
 def test_an_unknown_ending(name, kind, tmp_path):
     with pytest.raises(ExportError, match=f"must be one of pt, pt2, onnx, but got {kind}; use --format or an ending"):
-        export_model(slim_of(), EXAMPLE, tmp_path / name)
+        export(slim_of(), EXAMPLE, tmp_path / name)
 
 
 def test_a_missing_directory(tmp_path):
     with pytest.raises(ExportError, match=r"the directory of .*absent/slim.pt must exist, but does not"):
-        export_model(slim_of(), EXAMPLE, tmp_path / "absent" / "slim.pt")
+        export(slim_of(), EXAMPLE, tmp_path / "absent" / "slim.pt")
 
 
 @pytest.mark.parametrize("ending", ["pt", "pt2"])
 def test_a_directory_in_the_files_place(ending, tmp_path):
     (tmp_path / f"slim.{ending}").mkdir()
     with pytest.raises(ExportError, match="cannot be written"):
-        export_model(slim_of(), EXAMPLE, tmp_path / f"slim.{ending}")
+        export(slim_of(), EXAMPLE, tmp_path / f"slim.{ending}")
     assert [each.name for each in tmp_path.iterdir()] == [f"slim.{ending}"]
 
 
 def test_an_ordinary_model_has_no_pt_file(tmp_path):
     with pytest.raises(SlimFileError, match="without its record"):
-        export_model(built(), EXAMPLE, tmp_path / "model.pt")
-    assert export_model(built(), EXAMPLE, tmp_path / "model.pt2") < 1e-5
+        export(built(), EXAMPLE, tmp_path / "model.pt")
+    assert export(built(), EXAMPLE, tmp_path / "model.pt2") < 1e-5
 
 
 def test_a_forward_that_export_cannot_follow(tmp_path):
@@ -254,7 +266,7 @@ def test_a_forward_that_export_cannot_follow(tmp_path):
             return self.two(self.one(x)) if float(x.sum()) > 100 else self.two(self.one(x).relu())
 
     with pytest.raises(ExportError, match=r"torch.export cannot follow this model's forward: .*; use a .pt file"):
-        export_model(Dynamic(), torch.zeros(1, 3), tmp_path / "model.pt2")
+        export(Dynamic(), torch.zeros(1, 3), tmp_path / "model.pt2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -262,7 +274,7 @@ def test_a_forward_that_export_cannot_follow(tmp_path):
 def test_onnx_says_what_it_cannot_run(tmp_path):
     slim = slim_of().bfloat16()
     with pytest.raises(ExportError, match=r"ONNX cannot hold or run this model: .*; use a .pt2 file"):
-        export_model(slim, EXAMPLE.bfloat16(), tmp_path / "slim.onnx")
+        export(slim, EXAMPLE.bfloat16(), tmp_path / "slim.onnx")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -271,13 +283,13 @@ def test_onnx_says_what_is_missing(missing, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.setitem(sys.modules, {"onnxruntime": "onnxscript", "onnxscript": "onnxruntime"}[missing], object())
     with pytest.raises(ExportError, match=rf"ONNX needs {missing}, .* pip install 'cafenet\[onnx\]'"):
-        export_model(slim_of(), EXAMPLE, tmp_path / "slim.onnx")
+        export(slim_of(), EXAMPLE, tmp_path / "slim.onnx")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_may_not_be_written(tmp_path, monkeypatch):
     """Said before anything is written, since torch gives another reason for each format."""
-    monkeypatch.setattr(export.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(export_module.os, "access", lambda path, mode: False)
     with pytest.raises(ExportError, match="must be writable, but is not"):
-        export_model(built().eval(), EXAMPLE, tmp_path / "model.pt2")
+        export(built().eval(), EXAMPLE, tmp_path / "model.pt2")
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.errors import WidthError
 from tests.helpers.networks import TWO_IMAGES, Forward, pooled
 
 
@@ -201,9 +202,9 @@ def test_weights_of_another_model(space: cafenet.WidthSpace, x: torch.Tensor):
 def test_another_architecture_is_refused(space: cafenet.WidthSpace, x: torch.Tensor):
     slim = space.extract(WIDTHS)
     for call in (lambda m: space.run(x, WIDTHS, model=m), lambda m: space.extract(WIDTHS, model=m)):
-        with pytest.raises(cafenet.WidthError, match=r"stem.0.weight is \[6, 3, 3, 3\] instead of \[8, 3, 3, 3\]"):
+        with pytest.raises(WidthError, match=r"stem.0.weight is \[6, 3, 3, 3\] instead of \[8, 3, 3, 3\]"):
             call(slim)
-        with pytest.raises(cafenet.WidthError, match="is missing instead of"):
+        with pytest.raises(WidthError, match="is missing instead of"):
             call(nn.Linear(2, 2))
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.errors import SlimFileError
 from cafenet.space import slim_file
 from tests.helpers.networks import TWO_IMAGES, pooled
 
@@ -122,7 +123,7 @@ def test_wrappers_are_taken_off(slim: nn.Module, tmp_path: Path):
 
 
 def test_only_slim_models_are_saved(tmp_path: Path):
-    with pytest.raises(cafenet.SlimFileError, match=r"takes a slim model .* but got a Net without its record"):
+    with pytest.raises(SlimFileError, match=r"takes a slim model .* but got a Net without its record"):
         cafenet.save(Net(), tmp_path / "slim.pt")
     assert list(tmp_path.iterdir()) == []
 
@@ -150,7 +151,7 @@ def extended(slim: nn.Module) -> None:
 )
 def test_what_load_could_not_read_is_not_saved(change, message: str, slim: nn.Module, tmp_path: Path):
     change(slim)
-    with pytest.raises(cafenet.SlimFileError, match=message):
+    with pytest.raises(SlimFileError, match=message):
         cafenet.save(slim, tmp_path / "slim.pt")
     assert list(tmp_path.iterdir()) == []
 
@@ -159,7 +160,7 @@ def test_file_without_a_tensor(path: Path):
     content = torch.load(path, weights_only=True)
     del content["tensors"]["norm.bias"]
     torch.save(content, path)
-    with pytest.raises(cafenet.SlimFileError, match=r"slim.pt cannot be loaded: .* it lacks norm.bias"):
+    with pytest.raises(SlimFileError, match=r"slim.pt cannot be loaded: .* it lacks norm.bias"):
         cafenet.load(path, Net())
 
 
@@ -193,29 +194,29 @@ def test_table_made_on_first_use(size_before: int | None, size_after: int | None
     loaded = cafenet.load(tmp_path / "slim.pt", other)
     assert loaded.scale.shape == (3, 1, 1)
     assert loaded(x).equal(slim(x))
-    assert cafenet.export_model(slim, x, tmp_path / "exported.pt") < 1e-5
+    assert cafenet.export(slim, x, tmp_path / "exported.pt") < 1e-5
 
 
 def test_another_model(path: Path):
-    with pytest.raises(cafenet.SlimFileError, match=r"head.weight must have shape \[5, 10\], but has \[7, 10\]"):
+    with pytest.raises(SlimFileError, match=r"head.weight must have shape \[5, 10\], but has \[7, 10\]"):
         cafenet.load(path, Net(num_classes=7))
-    with pytest.raises(cafenet.SlimFileError, match=r"slim Net that was cut from another model than this Linear"):
+    with pytest.raises(SlimFileError, match=r"slim Net that was cut from another model than this Linear"):
         cafenet.load(path, nn.Linear(3, 3))
     wider = Net()
     wider.extra = nn.Linear(2, 2)
-    with pytest.raises(cafenet.SlimFileError, match=r"the file has no extra\."):
+    with pytest.raises(SlimFileError, match=r"the file has no extra\."):
         cafenet.load(path, wider)
 
 
 def test_slim_model_instead_of_the_full_one(slim: nn.Module, path: Path):
-    with pytest.raises(cafenet.SlimFileError, match="pass the full-size model that was traced"):
+    with pytest.raises(SlimFileError, match="pass the full-size model that was traced"):
         cafenet.load(path, slim)
 
 
 def test_missing_file(tmp_path: Path):
-    with pytest.raises(cafenet.SlimFileError, match=r"absent.pt is not a file"):
+    with pytest.raises(SlimFileError, match=r"absent.pt is not a file"):
         cafenet.load(tmp_path / "absent.pt", Net())
-    with pytest.raises(cafenet.SlimFileError, match="is not a file"):
+    with pytest.raises(SlimFileError, match="is not a file"):
         cafenet.load(tmp_path, Net())
 
 
@@ -223,7 +224,7 @@ def test_missing_file(tmp_path: Path):
 def test_truncated_file(path: Path, share: float):
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(cafenet.SlimFileError, match=r"slim.pt is broken or not a file of torch.save: \S"):
+    with pytest.raises(SlimFileError, match=r"slim.pt is broken or not a file of torch.save: \S"):
         cafenet.load(path, Net())
 
 
@@ -231,40 +232,40 @@ def test_damaged_file(path: Path):
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 2 : len(damaged) // 2 + 200] = bytes(200)
     path.write_bytes(bytes(damaged))
-    with pytest.raises(cafenet.SlimFileError, match="is broken"):
+    with pytest.raises(SlimFileError, match="is broken"):
         cafenet.load(path, Net())
 
 
 @pytest.mark.parametrize("content", [[1, 2], {"format": "other"}, {"weight": torch.zeros(3)}, torch.zeros(3)], ids=str)
 def test_file_of_another_format(tmp_path: Path, content: object):
     torch.save(content, tmp_path / "other.pt")
-    with pytest.raises(cafenet.SlimFileError, match=r"is not a slim model of cafenet.save"):
+    with pytest.raises(SlimFileError, match=r"is not a slim model of cafenet.save"):
         cafenet.load(tmp_path / "other.pt", Net())
 
 
 def test_pickled_module_is_not_run(tmp_path: Path):
     torch.save(Net(), tmp_path / "module.pt")
-    with pytest.raises(cafenet.SlimFileError, match="is broken or not a file"):
+    with pytest.raises(SlimFileError, match="is broken or not a file"):
         cafenet.load(tmp_path / "module.pt", Net())
 
 
 def test_text_file(tmp_path: Path):
     (tmp_path / "notes.txt").write_text("half of the FLOPs")
-    with pytest.raises(cafenet.SlimFileError, match="is broken or not a file"):
+    with pytest.raises(SlimFileError, match="is broken or not a file"):
         cafenet.load(tmp_path / "notes.txt", Net())
 
 
 def test_newer_format(path: Path):
     content = torch.load(path, weights_only=True)
     torch.save(content | {"format_version": 99}, path)
-    with pytest.raises(cafenet.SlimFileError, match="has format version 99, this cafenet reads 2; upgrade"):
+    with pytest.raises(SlimFileError, match="has format version 99, this cafenet reads 2; upgrade"):
         cafenet.load(path, Net())
 
 
 def test_older_format(path: Path):
     content = torch.load(path, weights_only=True)
     torch.save(content | {"format_version": 1}, path)
-    with pytest.raises(cafenet.SlimFileError, match="has format version 1, this cafenet reads 2; save the model again"):
+    with pytest.raises(SlimFileError, match="has format version 1, this cafenet reads 2; save the model again"):
         cafenet.load(path, Net())
 
 
@@ -345,7 +346,7 @@ def test_forged_file(forge, message: str, path: Path):
     is_hollow = any(each.numel() > 10**9 for each in content["patterns"] if isinstance(each, torch.Tensor))
     torch.save(content if is_hollow else signed(content), path)
     model = Net()
-    with pytest.raises(cafenet.SlimFileError, match=message):
+    with pytest.raises(SlimFileError, match=message):
         cafenet.load(path, model)
     assert (model.conv.out_channels, type(model.forward).__name__) == (8, "method")
 
@@ -361,7 +362,7 @@ def test_flipped_bytes(path: Path):
         path.write_bytes(bytes(damaged))
         try:
             found = cafenet.load(path, Net()).state_dict()
-        except cafenet.SlimFileError:
+        except SlimFileError:
             outcomes["refused"] += 1
         else:
             assert all(tensor.equal(expected[name]) for name, tensor in found.items())
@@ -373,7 +374,7 @@ def test_flipped_bit_of_a_weight(path: Path):
     content = torch.load(path, weights_only=True)
     content["tensors"]["head.bias"].view(torch.int32)[2] ^= 1
     torch.save(content, path)
-    with pytest.raises(cafenet.SlimFileError, match="its content must have the checksum that was saved with it"):
+    with pytest.raises(SlimFileError, match="its content must have the checksum that was saved with it"):
         cafenet.load(path, Net())
 
 
@@ -382,13 +383,13 @@ def test_compressed_file(path: Path, tmp_path: Path):
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "packed.pt", "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():
             target.writestr(name, source.read(name))
-    with pytest.raises(cafenet.SlimFileError, match=r"packed.pt is broken or not a file of torch.save: .* compressed"):
+    with pytest.raises(SlimFileError, match=r"packed.pt is broken or not a file of torch.save: .* compressed"):
         cafenet.load(tmp_path / "packed.pt", Net())
 
 
 def test_a_model_with_another_head_is_not_saved(slim: nn.Module, tmp_path: Path):
     slim.head = nn.Linear(7, 3)
-    with pytest.raises(cafenet.SlimFileError, match=r"head.weight has \[3, 7\] instead of \[5, 7\]"):
+    with pytest.raises(SlimFileError, match=r"head.weight has \[3, 7\] instead of \[5, 7\]"):
         cafenet.save(slim, tmp_path / "slim.pt")
 
 
@@ -397,19 +398,19 @@ def test_incomplete_file(path: Path, key: str):
     content = torch.load(path, weights_only=True)
     del content[key]
     torch.save(content, path)
-    with pytest.raises(cafenet.SlimFileError, match=f"is not complete: it lacks {key}"):
+    with pytest.raises(SlimFileError, match=f"is not complete: it lacks {key}"):
         cafenet.load(path, Net())
 
 
 def test_write_to_a_missing_directory(slim: nn.Module, tmp_path: Path):
-    with pytest.raises(cafenet.SlimFileError, match=r"slim.pt cannot be written: .*does not exist"):
+    with pytest.raises(SlimFileError, match=r"slim.pt cannot be written: .*does not exist"):
         cafenet.save(slim, tmp_path / "absent" / "slim.pt")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_write_over_a_directory(slim: nn.Module, tmp_path: Path):
     (tmp_path / "slim.pt").mkdir()
-    with pytest.raises(cafenet.SlimFileError, match="cannot be written"):
+    with pytest.raises(SlimFileError, match="cannot be written"):
         cafenet.save(slim, tmp_path / "slim.pt")
     assert list(tmp_path.iterdir()) == [tmp_path / "slim.pt"]
 
@@ -423,7 +424,7 @@ def test_failed_write_leaves_the_old_file(slim: nn.Module, path: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full_disk)
-    with pytest.raises(cafenet.SlimFileError, match=r"cannot be written: .*No space left on device"):
+    with pytest.raises(SlimFileError, match=r"cannot be written: .*No space left on device"):
         cafenet.save(slim, path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

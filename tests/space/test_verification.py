@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.errors import TraceError
 from cafenet.space.cost import Cost, Product
 from cafenet.space.layout import Layout
 from cafenet.tracing.rules import elementwise
@@ -57,7 +58,7 @@ def test_missing_tie_raises_in_a_subnet():
 
 def test_tracing_checks_itself():
     """The same wrong rule with `verify=True`: the check run finds both groups and freezes them."""
-    with pytest.raises(cafenet.TraceError, match="every layer is frozen") as caught:
+    with pytest.raises(TraceError, match="every layer is frozen") as caught:
         cafenet.trace(residual(), IMAGE, rules={torch.ops.aten.add.Tensor: claim})
     assert "a: does not let its width vary" in str(caught.value)
 

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.errors import WidthError
+from cafenet.space.width_space import Frozen
 from tests.helpers.networks import IMAGE, Forward, pooled, sizes
 
 
@@ -42,7 +44,7 @@ def test_groups(space: cafenet.WidthSpace):
     assert sizes(space) == {"first": (8, 2), "second": (12, 2)}
     assert space.full_widths == {"first": 8, "second": 12}
     assert space.min_widths == {"first": 2, "second": 2}
-    assert space.frozen == (cafenet.Frozen("head", 5, "is an output of the model"),)
+    assert space.frozen == (Frozen("head", 5, "is an output of the model"),)
     assert space.group("second") is space.groups[1]
 
 
@@ -159,7 +161,7 @@ def test_smallest_widths(min_width: int | float, expected: list[int]):
     space = cafenet.trace(Small(), IMAGE, min_width=min_width)
     assert list(space.min_widths.values()) == expected
     assert space.flops(space.min_widths) == flops(*expected)
-    with pytest.raises(cafenet.WidthError, match=f"from {expected[0]} to 8"):
+    with pytest.raises(WidthError, match=f"from {expected[0]} to 8"):
         space.flops([expected[0] - 2, 12])
 
 

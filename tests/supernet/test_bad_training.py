@@ -15,6 +15,7 @@ from cafenet import CafeNetError
 from cafenet.errors import BinError, TrainingError
 from cafenet.space.bins import uniform_bins
 from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
@@ -188,30 +189,33 @@ def test_all_mistakes_of_a_config_in_one_message():
         TrainConfig(
             epochs=0,
             batch_size=-1,
-            random_share=1.5,
-            sandwich=-1,
             amp="fp8",
             clip_norm=0.0,
             seed=-1,
-            flops_band=(0.6, 0.4),
-            full_share=1.0,
-            spread=-0.3,
             label_smoothing=1.0,
             num_workers=-1,
         )
     for problem in (
         "epochs must be a number above 0, but is 0",
         "batch_size must be a whole number of at least 1, but is -1",
-        "random_share must be a number from 0 to 1, but is 1.5",
-        "sandwich must be a whole number of at least 0, but is -1",
         "amp must be 'bf16', 'fp16' or None, but is 'fp8'",
         "clip_norm must be a number above 0 or None, but is 0.0",
         "seed must be a whole number from 0 to 9223372036854775807, but is -1",
-        "full_share must be a number from 0 to below 1 or None, but is 1.0",
-        "in rising order, 'budgets' or None, but is (0.6, 0.4)",
-        "spread must be a number above 0, but is -0.3",
         "label_smoothing must be a number from 0 to below 1, but is 1.0",
         "num_workers must be a whole number from 0 to 4096, but is -1",
+    ):
+        assert problem in str(error.value)
+
+
+def test_all_mistakes_of_sampling_in_one_message():
+    with pytest.raises(TrainingError) as error:
+        SamplingConfig(random_share=1.5, sandwich=-1, flops_band=(0.6, 0.4), full_share=1.0, spread=-0.3)
+    for problem in (
+        "random_share must be a number from 0 to 1, but is 1.5",
+        "sandwich must be a whole number of at least 0, but is -1",
+        "full_share must be a number from 0 to below 1, but is 1.0",
+        "in rising order, 'budgets' or None, but is (0.6, 0.4)",
+        "spread must be a number above 0, but is -0.3",
     ):
         assert problem in str(error.value)
 

@@ -15,7 +15,7 @@ from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
-from tests.helpers.small_training import log_of
+from tests.helpers.small_training import log_of, sampling
 
 TRAIN_SET = Path(__file__).parents[3] / "shared" / "data" / "cifar10" / "train.npz"
 
@@ -46,7 +46,7 @@ def test_the_loss_falls_on_cifar10(tmp_path):
         schedule=ScheduleConfig("cosine", warmup_epochs=0.25),
         log_every=1,
     )
-    result = train_supernet(supernet, examples, config, directory=tmp_path, quiet=True)
+    result = train_supernet(supernet, examples, config, sampling=sampling(), directory=tmp_path, quiet=True)
     losses = [line["loss"] for line in log_of(tmp_path)]
     assert (result.steps, result.finished, len(losses)) == (128, True, 128)
     assert 2.0 < np.mean(losses[:5]) < 2.8  # log(10) is 2.3

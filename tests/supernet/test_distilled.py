@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 import cafenet
-from cafenet.errors import TrainingError
+from cafenet.errors import CheckpointError, TrainingError
 from cafenet.supernet import trainer
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.train import of_one_width, train_supernet
@@ -19,6 +19,7 @@ from tests.helpers.small_training import (
     config,
     data,
     log_of,
+    sampling,
     supernet_of,
     traced,
     trained,
@@ -57,8 +58,9 @@ def test_a_network_trained_first_is_the_teacher(monkeypatch):
 
     monkeypatch.setattr(trainer, "Teacher", noted)
     first = supernet_of()
-    train_supernet(first, data(), config(epochs=4, full_share=0.25), max_steps=8, quiet=True)
-    train_supernet(supernet_of(), data(), config(epochs=4, full_share=0.25, distill=DistillConfig()), quiet=True)
+    train_supernet(first, data(), config(epochs=4), sampling=sampling(full_share=0.25), max_steps=8, quiet=True)
+    distilled = sampling(full_share=0.25, distill=DistillConfig())
+    train_supernet(supernet_of(), data(), config(epochs=4), sampling=distilled, quiet=True)
     (teacher,) = teachers
     assert_same_state(teacher, first.model)
 
@@ -69,8 +71,8 @@ def test_another_teacher_may_be_given(tmp_path):
             return torch.tensor([[0.0, 50.0, 0.0, 0.0]]).expand(len(images), -1)
 
     supernet = supernet_of()
-    settings = config(epochs=8, distill=DistillConfig(weight=1.0, temperature=1.0))
-    train_supernet(supernet, data(), settings, teacher=Sure(), quiet=True)
+    widths = sampling(distill=DistillConfig(weight=1.0, temperature=1.0))
+    train_supernet(supernet, data(), config(epochs=8), sampling=widths, teacher=Sure(), quiet=True)
     assert supernet.eval()(batch()[0]).argmax(1).tolist() == [1] * 16
 
 
@@ -89,7 +91,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(full_share, tmp_path):
 @pytest.mark.parametrize("other", [None, DistillConfig(weight=0.9)])
 def test_a_training_with_other_distillation_is_not_continued(other, tmp_path):
     trained(supernet_of(), tmp_path, max_steps=2, distill=DistillConfig())
-    with pytest.raises(cafenet.CheckpointError, match="loss was 'distillation of cross_entropy"):
+    with pytest.raises(CheckpointError, match="loss was 'distillation of cross_entropy"):
         trained(supernet_of(), tmp_path, distill=other)
 
 
@@ -106,22 +108,14 @@ def test_several_outputs_cannot_be_distilled():
         trained(supernet_of(built(Two)), loss=loss, distill=DistillConfig())
 
 
-@pytest.mark.parametrize(
-    ("settings", "options", "message"),
-    [
-        ({"distill": DistillConfig()}, {}, "distill must be None for a model by itself"),
-        ({"sandwich": 1}, {}, "sandwich must be 0 for a model by itself, which has one width, but is 1"),
-        ({}, {"distill": DistillConfig()}, "distillation needs a teacher, but there is none"),
-    ],
-)
-def test_what_makes_no_sense_for_a_model_by_itself(settings, options, message):
-    with pytest.raises(TrainingError, match=message):
-        cafenet.train_model(built(), torch.zeros(1, 3, 4, 4), data(), config(**settings), quiet=True, **options)
+def test_distillation_without_a_teacher():
+    with pytest.raises(TrainingError, match="distillation needs a teacher, but there is none"):
+        cafenet.train_model(built(), torch.zeros(1, 3, 4, 4), data(), config(), distill=DistillConfig(), quiet=True)
 
 
 def test_a_teacher_that_nothing_is_learned_from():
-    with pytest.raises(TrainingError, match=r"learned from with TrainConfig\(distill=...\), but that is None"):
-        train_supernet(supernet_of(), data(), config(), teacher=built(), quiet=True)
+    with pytest.raises(TrainingError, match=r"learned from with SamplingConfig\(distill=...\), but that is None"):
+        train_supernet(supernet_of(), data(), config(), sampling=sampling(), teacher=built(), quiet=True)
 
 
 def test_dense_outputs_count_every_place_alike():
@@ -148,5 +142,5 @@ def test_two_losses_of_the_users_own_are_told_apart(tmp_path):
         return 2 * functional.cross_entropy(output, target)
 
     trained(supernet_of(), tmp_path, loss=one, max_steps=2, distill=DistillConfig())
-    with pytest.raises(cafenet.CheckpointError, match="loss was 'distillation of one"):
+    with pytest.raises(CheckpointError, match="loss was 'distillation of one"):
         trained(supernet_of(), tmp_path, loss=other, distill=DistillConfig())

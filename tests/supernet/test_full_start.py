@@ -14,17 +14,20 @@ from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import FULL_NETWORK, train_supernet
 from cafenet.supernet.trainer import restore_constants
 from cafenet.training.optimizers import ScheduleConfig
-from tests.helpers.small_training import Plain, assert_same_state, built, config, data, log_of, supernet_of
+from tests.helpers.small_training import Plain, assert_same_state, built, config, data, log_of, sampling, supernet_of
 
-OPTIONS = {"epochs": 4, "full_share": 0.25, "lr": 0.1}
+OPTIONS = {"epochs": 4, "lr": 0.1}
+SAMPLING = sampling(full_share=0.25)
 STEPS = 32
 """4 epochs of 64 examples in steps of 8; the first 8 of them train the full network."""
 
 
-def trained_from_full(directory=None, max_steps=None, **options):
+def trained_from_full(directory=None, max_steps=None, widths=SAMPLING, **options):
     supernet = supernet_of()
     settings = config(**{**OPTIONS, **options})
-    result = train_supernet(supernet, data(), settings, directory=directory, max_steps=max_steps, quiet=True)
+    result = train_supernet(
+        supernet, data(), settings, sampling=widths, directory=directory, max_steps=max_steps, quiet=True
+    )
     return supernet, result
 
 
@@ -82,10 +85,12 @@ def test_both_parts_follow_the_schedule(tmp_path):
 
 
 def test_without_a_share_there_is_no_full_network(tmp_path):
-    for share in (None, 0.0):
-        trained_from_full(tmp_path / str(share), full_share=share)
-        assert not (tmp_path / str(share) / FULL_NETWORK).exists()
-    (one, _), (other, _) = (trained_from_full(full_share=share) for share in (None, 0.0))
+    trained_from_full(tmp_path / "without", widths=sampling(full_share=0.0))
+    assert not (tmp_path / "without" / FULL_NETWORK).exists()
+
+
+def test_the_default_share_is_that_of_a_search():
+    (one, _), (other, _) = (trained_from_full(widths=widths) for widths in (None, sampling(full_share=0.3)))
     assert_same_state(one.model, other.model)
 
 
@@ -93,7 +98,7 @@ def test_a_supernet_of_one_width_is_the_full_network_already(tmp_path):
     model = built()
     space = supernet_of(model).space
     only = Supernet(model, space, uniform_bins(space, 1), LocallyFree(0))
-    result = train_supernet(only, data(), config(**OPTIONS), directory=tmp_path, quiet=True)
+    result = train_supernet(only, data(), config(**OPTIONS), sampling=SAMPLING, directory=tmp_path, quiet=True)
     assert result.steps == STEPS
     assert not (tmp_path / FULL_NETWORK).exists()
 
@@ -101,7 +106,7 @@ def test_a_supernet_of_one_width_is_the_full_network_already(tmp_path):
 def test_the_model_that_was_given_is_left_as_it_is():
     model = built()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    train_supernet(supernet_of(model), data(), config(**OPTIONS), quiet=True)
+    train_supernet(supernet_of(model), data(), config(**OPTIONS), sampling=SAMPLING, quiet=True)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
@@ -127,15 +132,15 @@ def test_constants_go_where_their_channels_go(tmp_path):
     alone = train_model(built(Scaled), torch.zeros(1, 3, 4, 4), data(), config(epochs=1, lr=0.1), quiet=True)
     settings = config(**OPTIONS)
     supernet = scaled_supernet()
-    train_supernet(supernet, data(), settings, directory=tmp_path, max_steps=8, quiet=True)
+    train_supernet(supernet, data(), settings, sampling=SAMPLING, directory=tmp_path, max_steps=8, quiet=True)
     torch.testing.assert_close(supernet.model.eval()(images), alone.eval()(images))
     assert not torch.equal(supernet.model.scale, alone.scale)
-    train_supernet(supernet.train(), data(), settings, directory=tmp_path, quiet=True)
+    train_supernet(supernet.train(), data(), settings, sampling=SAMPLING, directory=tmp_path, quiet=True)
     saved = torch.load(tmp_path / "supernet.pt", weights_only=True)
     read = built(Scaled)
     read.load_state_dict(saved["model"])
     restore_constants(read, saved)
     torch.testing.assert_close(read.eval()(images), supernet.model.eval()(images))
     continued = scaled_supernet()
-    train_supernet(continued, data(), settings, directory=tmp_path, quiet=True)
+    train_supernet(continued, data(), settings, sampling=SAMPLING, directory=tmp_path, quiet=True)
     torch.testing.assert_close(continued.model.eval()(images), supernet.model.eval()(images))

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset, TensorDataset
 
 import cafenet
-from cafenet.errors import TrainingError
+from cafenet.errors import CheckpointError, TrainingError
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.training.distillation import Distillation, DistillConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
@@ -144,7 +144,7 @@ def test_a_finished_training_is_not_done_again(tmp_path):
 
 def test_a_finished_training_with_other_options_is_refused(tmp_path):
     train(built(), directory=tmp_path)
-    with pytest.raises(cafenet.CheckpointError, match=r"config.epochs was 2, is 3"):
+    with pytest.raises(CheckpointError, match=r"config.epochs was 2, is 3"):
         train(built(), directory=tmp_path, epochs=3)
 
 
@@ -245,7 +245,7 @@ def test_a_resumed_distillation_equals_an_uninterrupted_one(tmp_path):
 )
 def test_a_distillation_with_other_options_is_not_continued(changed, message, tmp_path):
     train(built(), directory=tmp_path, teacher=built(seed=5))
-    with pytest.raises(cafenet.CheckpointError, match=message):
+    with pytest.raises(CheckpointError, match=message):
         train(built(), directory=tmp_path, **{"teacher": built(seed=5), **changed})
 
 

@@ -22,6 +22,7 @@ from tests.helpers.small_training import (
     built,
     data,
     log_of,
+    sampling,
     supernet_of,
     trained,
 )
@@ -61,7 +62,7 @@ def test_the_loss_falls_with_a_race(tmp_path):
 def test_result_and_log(tmp_path):
     run = {"epochs": 2.5, "log_every": 7}
     config = TrainConfig(batch_size=8, optimizer=PLAIN_SGD, **run)
-    result = train_supernet(supernet_of(), data(64), config, directory=tmp_path, quiet=True)
+    result = train_supernet(supernet_of(), data(64), config, sampling=sampling(), directory=tmp_path, quiet=True)
     # 8 steps an epoch, 2.5 epochs
     lines = log_of(tmp_path)
     assert [line["step"] for line in lines] == [1, 7, 14, 20]
@@ -82,7 +83,7 @@ def test_without_a_directory_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_progress_off_a_terminal_is_a_plain_line_at_the_end(capsys):
-    train_supernet(supernet_of(), data(), TrainConfig(epochs=1, batch_size=8))
+    train_supernet(supernet_of(), data(), TrainConfig(epochs=1, batch_size=8), sampling=sampling())
     assert "supernet: step 8/8, loss " in capsys.readouterr().err
     train_supernet(supernet_of(), data(), TrainConfig(epochs=1, batch_size=8), quiet=True)
     captured = capsys.readouterr()

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.errors import ModelNameError, SlimFileError, TraceError, WidthError
 from tests.helpers.networks import IMAGE, Forward, pooled
 
 
@@ -26,7 +27,7 @@ def space() -> cafenet.WidthSpace:
 
 
 def test_every_error_is_one_of_ours():
-    errors = (cafenet.TraceError, cafenet.WidthError, cafenet.SlimFileError, cafenet.ModelNameError)
+    errors = (TraceError, WidthError, SlimFileError, ModelNameError)
     assert all(issubclass(error, cafenet.CafeNetError) for error in errors)
 
 
@@ -40,20 +41,20 @@ def test_every_error_is_one_of_ours():
     ids=["one layer", "no layer", "one channel"],
 )
 def test_nothing_to_search(model: nn.Module, x: torch.Tensor, message: str):
-    with pytest.raises(cafenet.TraceError, match="must have at least one searchable group") as caught:
+    with pytest.raises(TraceError, match="must have at least one searchable group") as caught:
         cafenet.trace(model, x)
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("example", [None, 3, "image", np.zeros((1, 3, 8, 8)), iter([IMAGE])], ids=type)
 def test_example_input_of_a_wrong_type(example: object):
-    with pytest.raises(cafenet.TraceError, match=r"must be a tensor, a tuple .* or a dict .* but got \w+"):
+    with pytest.raises(TraceError, match=r"must be a tensor, a tuple .* or a dict .* but got \w+"):
         cafenet.trace(Net(), example)
 
 
 @pytest.mark.parametrize("example", [(), [], {}, (1, 2), {"x": None}])
 def test_example_input_without_a_tensor(example: object):
-    with pytest.raises(cafenet.TraceError, match="must hold at least one tensor"):
+    with pytest.raises(TraceError, match="must hold at least one tensor"):
         cafenet.trace(Net(), example)
 
 
@@ -68,7 +69,7 @@ def test_example_input_without_a_tensor(example: object):
     ],
 )
 def test_example_input_that_the_model_does_not_take(example: object, message: str):
-    with pytest.raises(cafenet.TraceError, match=r"the model must run on the example inputs") as caught:
+    with pytest.raises(TraceError, match=r"the model must run on the example inputs") as caught:
         cafenet.trace(Net(), example)
     caught.match(message)
 
@@ -77,20 +78,20 @@ def test_forward_that_raises():
     def forward(net, x):
         raise KeyError("no such table")
 
-    with pytest.raises(cafenet.TraceError, match="its forward raised KeyError: 'no such table'") as caught:
+    with pytest.raises(TraceError, match="its forward raised KeyError: 'no such table'") as caught:
         cafenet.trace(Forward(forward, conv=nn.Conv2d(3, 8, 1)), IMAGE)
     assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_uninitialised_lazy_layer():
     model = nn.Sequential(nn.LazyConv2d(8, 1), nn.Conv2d(8, 5, 1))
-    with pytest.raises(cafenet.TraceError, match="must run on the example inputs"):
+    with pytest.raises(TraceError, match="must run on the example inputs"):
         cafenet.trace(model, IMAGE)
 
 
 @pytest.mark.parametrize("min_width", [0, -1, 0.0, 1.5, -0.5, True, float("nan"), float("inf"), "8", None, [3]])
 def test_smallest_width(min_width: object):
-    with pytest.raises(cafenet.TraceError, match=r"min_width must be an int >= 1 .* or a float in \(0, 1\]"):
+    with pytest.raises(TraceError, match=r"min_width must be an int >= 1 .* or a float in \(0, 1\]"):
         cafenet.trace(Net(), IMAGE, min_width=min_width)
 
 
@@ -124,22 +125,20 @@ def test_smallest_width(min_width: object):
 )
 @pytest.mark.parametrize("use", ["flops", "params", "widths_dict", "extract", "run"])
 def test_widths(space: cafenet.WidthSpace, widths: object, message: str, use: str):
-    with pytest.raises(cafenet.WidthError, match=message):
+    with pytest.raises(WidthError, match=message):
         space.run(IMAGE, widths) if use == "run" else getattr(space, use)(widths)
 
 
 def test_one_bad_row_among_many(space: cafenet.WidthSpace):
     rows = np.full((1000, 2), 8)
     rows[700] = (8, 13)
-    with pytest.raises(cafenet.WidthError, match=r"'mix' takes widths from 4 to 12 in multiples of 2, but got 13"):
+    with pytest.raises(WidthError, match=r"'mix' takes widths from 4 to 12 in multiples of 2, but got 13"):
         space.flops(rows)
 
 
 @pytest.mark.parametrize("use", ["subnet", "extract", "widths_dict"])
 def test_many_width_vectors_where_one_is_needed(space: cafenet.WidthSpace, use: str):
-    with pytest.raises(
-        cafenet.WidthError, match=r"one width vector is needed here, but got an array of shape \[2, 2\]"
-    ):
+    with pytest.raises(WidthError, match=r"one width vector is needed here, but got an array of shape \[2, 2\]"):
         getattr(space, use)(np.array([[8, 12], [4, 4]]))
 
 
@@ -161,17 +160,17 @@ def test_many_width_vectors_where_one_is_needed(space: cafenet.WidthSpace, use: 
 )
 def test_channels(space: cafenet.WidthSpace, channels: dict, message: str):
     for use in (space.subnet, space.extract):
-        with pytest.raises(cafenet.WidthError, match=message):
+        with pytest.raises(WidthError, match=message):
             use(channels=channels)
 
 
 def test_widths_and_channels_together(space: cafenet.WidthSpace):
-    with pytest.raises(cafenet.WidthError, match="give either widths or channels, not both"):
+    with pytest.raises(WidthError, match="give either widths or channels, not both"):
         space.extract({"conv": 4}, channels={"conv": [0, 1, 4, 5]})
 
 
 @pytest.mark.parametrize("name", ["conf", "", None, 3])
 def test_unknown_group(space: cafenet.WidthSpace, name: object):
     for use in (space.group, space.flops_share):
-        with pytest.raises(cafenet.WidthError, match=r"does not exist"):
+        with pytest.raises(WidthError, match=r"does not exist"):
             use(name)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-import cafenet
+from cafenet.errors import WidthError
 from tests.helpers.networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, reasons, sizes
 
 
@@ -143,7 +143,7 @@ def test_squeeze_needs_two_channels(x: torch.Tensor):
     model = flat(lambda x: x.mean((2, 3), keepdim=True).squeeze(), features=8)
     space = proven(model, x)
     assert space.group("conv").min_width == 2
-    with pytest.raises(cafenet.WidthError, match="from 2 to 8, but got 1"):
+    with pytest.raises(WidthError, match="from 2 to 8, but got 1"):
         space.run(x, {"conv": 1})
 
 

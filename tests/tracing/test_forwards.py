@@ -82,7 +82,7 @@ def test_method_is_taken_along(replace):
 def test_function_that_runs_the_original_is_refused(replace):
     model = Net()
     model.forward = replace(model)
-    with pytest.raises(cafenet.TraceError, match=r"must be a method bound to it, but that of the model \(Net\) is \S"):
+    with pytest.raises(TraceError, match=r"must be a method bound to it, but that of the model \(Net\) is \S"):
         cafenet.trace(model, IMAGE)
 
 
@@ -90,7 +90,7 @@ def test_the_place_is_named():
     inner = Net()
     inner.forward = old_in_a_closure(inner)
     model = Forward(lambda net, x: net.inner(x), inner=inner)
-    with pytest.raises(cafenet.TraceError, match=r"but that of inner \(Net\) is"):
+    with pytest.raises(TraceError, match=r"but that of inner \(Net\) is"):
         cafenet.trace(model, IMAGE)
 
 

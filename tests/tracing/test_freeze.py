@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import cafenet
+from cafenet.errors import TraceError
 from tests.helpers.networks import IMAGE, pooled, proven, reasons, sizes
 
 
@@ -77,7 +78,7 @@ def test_frozen_widths_are_never_cut():
     ],
 )
 def test_pattern_that_names_nothing(freeze, message: str):
-    with pytest.raises(cafenet.TraceError, match=message):
+    with pytest.raises(TraceError, match=message):
         cafenet.trace(Stages(), IMAGE, freeze=freeze)
 
 
@@ -116,7 +117,7 @@ def test_layer_that_creates_no_channels(freeze: str):
     ],
 )
 def test_pattern_that_would_freeze_nothing(freeze: str, message: str):
-    with pytest.raises(cafenet.TraceError, match=message):
+    with pytest.raises(TraceError, match=message):
         cafenet.trace(Separable(), IMAGE, freeze=freeze)
 
 
@@ -125,7 +126,7 @@ def test_pattern_beside_one_that_freezes_the_same():
 
 
 def test_everything_frozen():
-    with pytest.raises(cafenet.TraceError, match="at least one searchable group") as caught:
+    with pytest.raises(TraceError, match="at least one searchable group") as caught:
         cafenet.trace(Stages(), IMAGE, freeze="*")
     assert "stem: is frozen by '*'" in str(caught.value)
 

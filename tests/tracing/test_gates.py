@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.space.width_space import Frozen
 from tests.helpers.networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 
 
@@ -57,7 +58,7 @@ def test_spatial_gate_with_one_output_channel():
     )
     space = proven(model, IMAGE)
     assert sizes(space) == {"conv": (8, 1)}
-    assert cafenet.Frozen("gate", 1, "has one channel") in space.frozen
+    assert Frozen("gate", 1, "has one channel") in space.frozen
     # 64*27*8, 64*9*8 and 8*5
     assert space.flops() == 13_824 + 4_608 + 40
     assert space.flops({"conv": 5}) == 64 * 27 * 5 + 64 * 9 * 5 + 25

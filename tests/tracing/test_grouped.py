@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-import cafenet
+from cafenet.errors import WidthError
 from tests.helpers.networks import IMAGE, Forward, pooled, proven, reasons, sizes
 
 RANKS = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3, nn.ConvTranspose1d: 1, nn.ConvTranspose2d: 2, nn.ConvTranspose3d: 3}
@@ -64,9 +64,9 @@ def test_the_ith_channels_of_all_groups_go_together():
 def test_widths_between_whole_units_are_refused():
     model, x = grouped(nn.Conv2d, 8, 8, 2)
     space = proven(model, x)
-    with pytest.raises(cafenet.WidthError, match=r"'stem' takes widths from 2 to 8 in multiples of 2, but got 5"):
+    with pytest.raises(WidthError, match=r"'stem' takes widths from 2 to 8 in multiples of 2, but got 5"):
         space.flops({"stem": 5})
-    with pytest.raises(cafenet.WidthError, match=r"channels \[1, 5\] of group 'stem' go together"):
+    with pytest.raises(WidthError, match=r"channels \[1, 5\] of group 'stem' go together"):
         space.extract(channels={"stem": [0, 1, 4]})
 
 

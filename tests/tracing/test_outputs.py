@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import cafenet
+from cafenet.errors import TraceError
 from tests.helpers.networks import IMAGE, Forward, pooled, proven, reasons, sizes
 
 
@@ -46,7 +47,7 @@ def test_only_the_chosen_output_keeps_its_size(answer, logits: str | int, state:
 
 
 def test_everything_is_kept_without_a_choice_and_the_reason_tells_of_it():
-    with pytest.raises(cafenet.TraceError, match=r"a: is an output of the model \(states.0\); pass outputs="):
+    with pytest.raises(TraceError, match=r"a: is an output of the model \(states.0\); pass outputs="):
         cafenet.trace(net(Answer), IMAGE)
 
 
@@ -80,13 +81,13 @@ def test_verify_compares_the_chosen_outputs():
     ],
 )
 def test_bad_choices(outputs, message: str):
-    with pytest.raises(cafenet.TraceError, match=message):
+    with pytest.raises(TraceError, match=message):
         cafenet.trace(net(Answer), IMAGE, outputs=outputs)
 
 
 def test_a_model_with_one_output_needs_no_choice():
     model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 5, 1))
-    with pytest.raises(cafenet.TraceError, match="returns one tensor, which needs no name"):
+    with pytest.raises(TraceError, match="returns one tensor, which needs no name"):
         cafenet.trace(model, IMAGE, outputs=0)
 
 

@@ -5,6 +5,8 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.errors import TraceError
+from cafenet.space.width_space import Frozen
 from cafenet.tracing.rules import elementwise
 from tests.helpers.networks import IMAGE, Forward, frozen_reason, pooled, proven, reasons, sizes
 
@@ -25,7 +27,7 @@ def test_op_without_a_rule_freezes_with_its_name_and_place():
         "flows into aten.sort.default, which has no rule; give one with trace(..., rules={torch.ops.aten.sort: rule}) "
         "(in 1)"
     )
-    assert space.frozen[0] == cafenet.Frozen("0", 8, reasons(space)["0"])
+    assert space.frozen[0] == Frozen("0", 8, reasons(space)["0"])
 
 
 def test_rule_of_the_user():
@@ -138,5 +140,5 @@ def test_exotic_ops_freeze(op, name: str):
     ],
 )
 def test_bad_rules(rules, message: str):
-    with pytest.raises(cafenet.TraceError, match=message):
+    with pytest.raises(TraceError, match=message):
         cafenet.trace(net(nn.ReLU()), IMAGE, rules=rules)

@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 import cafenet
+from cafenet.errors import TraceError
 from tests.helpers.networks import Forward, proven, reasons, sizes
 
 TOKENS = torch.randn(1, 5, 8)
@@ -97,7 +98,7 @@ def test_weights_without_values():
     with torch.device("meta"):
         model = Attention(of_the_input)
     assert cafenet.trace(model, TOKENS).flops() == FLOPS
-    with pytest.raises(cafenet.TraceError, match="its forward raised"):
+    with pytest.raises(TraceError, match="its forward raised"):
         cafenet.trace(Attention(of_a_result).to("meta"), TOKENS)
 
 
@@ -164,7 +165,7 @@ def keep(run, call):
 
 
 def test_product_that_nobody_can_price_is_an_error():
-    with pytest.raises(cafenet.TraceError, match=r"nothing says how many multiply-adds cafenet_tests.times.default"):
+    with pytest.raises(TraceError, match=r"nothing says how many multiply-adds cafenet_tests.times.default"):
         hidden_product()
 
 
@@ -192,7 +193,7 @@ def test_formula_of_the_user():
 
 def test_rule_of_a_product_must_charge():
     rules = {torch.ops.aten.addmm: keep, torch.ops.aten.linear: keep}
-    with pytest.raises(cafenet.TraceError, match=r"that of aten.addmm.default in first charged none; call run.cost"):
+    with pytest.raises(TraceError, match=r"that of aten.addmm.default in first charged none; call run.cost"):
         hidden_product(rules=rules)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.errors import TraceError
 from tests.helpers.networks import IMAGE, pooled, proven, sizes
 
 
@@ -99,9 +100,9 @@ def test_wrapper_around_a_part():
     "script", [torch.jit.script, lambda model: torch.jit.trace(model, IMAGE)], ids=["script", "trace"]
 )
 def test_script_modules_are_refused(script):
-    with pytest.raises(cafenet.TraceError, match="a ScriptModule cannot be traced"):
+    with pytest.raises(TraceError, match="a ScriptModule cannot be traced"):
         cafenet.trace(script(Small()), IMAGE)
-    with pytest.raises(cafenet.TraceError, match="'0' is one"):
+    with pytest.raises(TraceError, match="'0' is one"):
         cafenet.trace(nn.Sequential(script(Small()), nn.Linear(5, 3)), IMAGE)
 
 
@@ -109,11 +110,11 @@ def test_sharded_modules_are_refused():
     class FullyShardedDataParallel(nn.Module):
         """PyTorch's own needs a process group to be built; it is known by its name."""
 
-    with pytest.raises(cafenet.TraceError, match="trace it before wrapping it"):
+    with pytest.raises(TraceError, match="trace it before wrapping it"):
         cafenet.trace(FullyShardedDataParallel(), IMAGE)
 
 
 @pytest.mark.parametrize("model", [None, "resnet18", Small, lambda x: x])
 def test_what_is_no_module_is_refused(model):
-    with pytest.raises(cafenet.TraceError, match=r"model must be an nn.Module, but got"):
+    with pytest.raises(TraceError, match=r"model must be an nn.Module, but got"):
         cafenet.trace(model, IMAGE)

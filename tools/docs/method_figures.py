@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 import cafenet
+from cafenet.space.bins import flops_sensitive_bins
 from cafenet.supernet.sharing import assigned_bins, patterns
 
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -35,7 +36,7 @@ def main() -> None:
 def draw_bins() -> Figure:
     """The groups of the demo's network, a cell a channel, neighbouring bins in alternating tones."""
     space = cafenet.trace(cafenet.load_model("cafenet:plain_cnn"), torch.zeros(1, 1, 28, 28))
-    bins = cafenet.flops_sensitive_bins(space, beta=2.0)
+    bins = flops_sensitive_bins(space, beta=2.0)
     figure, axes = _canvas(9, 3.2, (-25, 66), (-0.9, len(space.groups) + 0.2))
     for row, (group, each) in enumerate(zip(reversed(space.groups), reversed(bins.groups), strict=True)):
         axes.text(-1.5, row + 0.3, f"{group.sensitivity:,.0f} FLOPs a channel", ha="right", va="center")

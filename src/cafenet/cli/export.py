@@ -38,7 +38,7 @@ def _export(args: argparse.Namespace) -> None:
     from cafenet.runs.recipe_files import load_recipe
     from cafenet.runs.workload import Workload
     from cafenet.searching.algorithms.base import METHODS
-    from cafenet.space.export import export_model
+    from cafenet.space.export import export
 
     if not (args.run / RECIPE.name).exists():
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
@@ -57,5 +57,5 @@ def _export(args: argparse.Namespace) -> None:
         name = f"{entries[0].method} {entries[0].budget}".strip()
         raise RecipeError(f"the run has no trained {name} of seed {seed}; it may lack `cafenet retrain`, or the seed")
     model = load_final(workload, entries[0], seed, args.run)
-    difference = export_model(model, workload.example, args.file, args.format)
+    difference = export(model, workload.example, args.file, args.format)
     print(f"{args.file}: {entries[0].method} {entries[0].budget}, largest difference of outputs {difference:.2g}")

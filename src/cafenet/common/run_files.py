@@ -148,6 +148,13 @@ def model_place(directory: Path, key: str, seed: int) -> Path:
     return directory / MODELS / key / f"seed-{seed}"
 
 
+def budget_place(directory: Path, budget: Any) -> Path:
+    """The directory of one of several budgets: `budget-50pct`."""
+    text = str(budget).strip().replace("%", "pct")
+    plain = "".join(character if character.isalnum() or character == "." else "-" for character in text)
+    return directory / f"budget-{plain}".lower()
+
+
 def result_name(algorithm: str, budget: str) -> str:
     """Names the file with the result of an algorithm for a budget, for example `result-trend-50-.json` for "50%".
 

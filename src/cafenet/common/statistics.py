@@ -13,8 +13,8 @@ class PairedDifference:
     """The difference first - second over pairs, with a Student-t interval of the mean.
 
     Examples:
-        >>> import cafenet
-        >>> difference = cafenet.compare_paired([0.93, 0.94, 0.92], [0.91, 0.92, 0.91])
+        >>> from cafenet.common.statistics import compare_paired
+        >>> difference = compare_paired([0.93, 0.94, 0.92], [0.91, 0.92, 0.91])
         >>> print(difference)
         +0.01667 [+0.002324, +0.03101] (3 pairs)
         >>> difference.is_clear
@@ -58,8 +58,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
         CafeNetError: If the lengths differ, if there are no values, or if a value is not finite.
 
     Examples:
-        >>> import cafenet
-        >>> difference = cafenet.compare_paired([3, 5], [1, 2])
+        >>> from cafenet.common.statistics import compare_paired
+        >>> difference = compare_paired([3, 5], [1, 2])
         >>> round(difference.mean, 1), round(difference.low, 1), round(difference.high, 1)
         (2.5, -3.9, 8.9)
         >>> difference.is_clear

@@ -5,7 +5,7 @@ become part of the loss: they accept the maps of every width, because the output
 
     detector = build_detector(model, num_classes, config)
     space = cafenet.trace(detector.pyramid, torch.zeros(1, 3, 256, 320))
-    supernet = cafenet.Supernet(detector.pyramid, space, cafenet.flops_sensitive_bins(space, beta=1.0))
+    supernet = cafenet.Supernet(detector.pyramid, space)
     step = supernet.step(batch, pyramid_loss(detector))
 """
 

@@ -1,35 +1,30 @@
 """The whole search in one call, for a user's own model and data."""
 
-import json
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, is_dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
-import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.directories import usable_directory
-from cafenet.common.files import write_json
-from cafenet.common.options import check_arguments
+from cafenet.common.options import Positive, Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_files import ENTRIES, RECIPE, SEARCH, SPACE, read_if_there
-from cafenet.common.user_code import UserPart
-from cafenet.errors import BudgetError, ScoringError, TrainingError, first_line
+from cafenet.common.run_files import SEARCH, budget_place
+from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import call_arguments, expect_values, training_mode, unwrap
-from cafenet.modules.snapshot import unchanged
+from cafenet.modules.calling import expect_values, unwrap
+from cafenet.pipeline.checks import check_latency, check_search
+from cafenet.pipeline.directory import describe_search, kept_in, stages_before, write_entry
+from cafenet.pipeline.options import SearchOptions
+from cafenet.pipeline.result import SearchResult, SearchResults
 from cafenet.pipeline.stages import (
     Job,
-    Stage,
     StagesConfig,
     StagesResult,
-    check_feasible,
+    first_place,
     latencies_before,
     place_for,
     plan_stages,
@@ -37,250 +32,290 @@ from cafenet.pipeline.stages import (
     stages_for,
 )
 from cafenet.scoring.examples import Data, hold_examples
-from cafenet.scoring.metrics import Metric, check_labels, expect_function, is_per_example, metric_by_name, metric_name
+from cafenet.scoring.metrics import Metric
 from cafenet.scoring.recalibration import recalibrate_model
-from cafenet.scoring.scorer import ScoringConfig
-from cafenet.searching.algorithms.base import METHODS, Algorithm
-from cafenet.searching.algorithms.trend import Trend
-from cafenet.searching.budget import Budget, parse_budget
-from cafenet.searching.latency.measure import LatencySettings, measure_latency
-from cafenet.searching.result import SearchResult
-from cafenet.searching.width_search import SearchConfig
-from cafenet.space.description import describe_space
+from cafenet.searching.budget import Budget, expect_different, parse_budget
+from cafenet.searching.latency.measure import measure_latency
 from cafenet.space.width_space import WidthSpace
-from cafenet.supernet.build import SupernetConfig, build_bins
-from cafenet.supernet.plain_training import check_plain_training, initialised, train_model
-from cafenet.supernet.train import TrainConfig, check_training
+from cafenet.supernet.plain_training import initialised, train_model
+from cafenet.supernet.train import TrainConfig, check_training, share_full_network
 from cafenet.tracing.tracer import trace
 from cafenet.training.batch_feed import as_dataset
 
-_FEW = 8
-"""Examples that show whether a metric fits."""
+
+@overload
+def search(
+    model: nn.Module,
+    train_data: Dataset[Any] | DataLoader[Any],
+    val_data: Data,
+    budget: str = "50%",
+    *,
+    epochs: float | None = None,
+    finetune_epochs: float | None = None,
+    train: TrainConfig | None = None,
+    finetune: TrainConfig | None = None,
+    loss: str | LossFunction = "cross_entropy",
+    metric: str | Metric = "accuracy",
+    options: SearchOptions | None = None,
+    example_inputs: Any = None,
+    freeze: str | Sequence[str] = (),
+    outputs: str | int | Sequence[str | int] | None = None,
+    start: Literal["supernet", "scratch"] = "supernet",
+    seed: int = 0,
+    directory: str | Path | None = None,
+    quiet: bool = False,
+) -> SearchResult: ...
+@overload
+def search(
+    model: nn.Module,
+    train_data: Dataset[Any] | DataLoader[Any],
+    val_data: Data,
+    budget: list[str] | tuple[str, ...],
+    *,
+    epochs: float | None = None,
+    finetune_epochs: float | None = None,
+    train: TrainConfig | None = None,
+    finetune: TrainConfig | None = None,
+    loss: str | LossFunction = "cross_entropy",
+    metric: str | Metric = "accuracy",
+    options: SearchOptions | None = None,
+    example_inputs: Any = None,
+    freeze: str | Sequence[str] = (),
+    outputs: str | int | Sequence[str | int] | None = None,
+    start: Literal["supernet", "scratch"] = "supernet",
+    seed: int = 0,
+    directory: str | Path | None = None,
+    quiet: bool = False,
+) -> SearchResults: ...
+def search(
+    model: nn.Module,
+    train_data: Dataset[Any] | DataLoader[Any],
+    val_data: Data,
+    budget: str | list[str] | tuple[str, ...] = "50%",
+    *,
+    epochs: float | None = None,
+    finetune_epochs: float | None = None,
+    train: TrainConfig | None = None,
+    finetune: TrainConfig | None = None,
+    loss: str | LossFunction = "cross_entropy",
+    metric: str | Metric = "accuracy",
+    options: SearchOptions | None = None,
+    example_inputs: Any = None,
+    freeze: str | Sequence[str] = (),
+    outputs: str | int | Sequence[str | int] | None = None,
+    start: Literal["supernet", "scratch"] = "supernet",
+    seed: int = 0,
+    directory: str | Path | None = None,
+    quiet: bool = False,
+) -> SearchResult | SearchResults:
+    """Find the best widths of a model within a budget and return the slim model.
+
+    The model itself is not changed.
+
+    Args:
+        model: The network whose widths are searched.
+        train_data: What the supernet and the slim model learn from: a data set or a loader of pairs (inputs, target).
+        val_data: What widths are scored on. Keep the test set out of both.
+        budget: "50%" or "150M" (FLOPs), "1.5M params", "12ms", or several caps at once: "50%+1.5M params". A list, or
+            commas ("50%,25%"), asks for several slim models.
+        epochs: Epochs of the supernet's training, short for `train=TrainConfig(epochs=...)`.
+        finetune_epochs: Epochs of the slim model's training, short for `finetune=TrainConfig(epochs=...)`.
+        train: The supernet's training. Not together with `epochs` or `finetune_epochs`.
+        finetune: The slim model's training; without it, the model keeps the supernet's weights.
+        loss: "cross_entropy", "bce" or a function of (output, target).
+        metric: What is best: "accuracy", "negative_loss" or a function of (output, target); more is better.
+        options: Everything else: the supernet, sampling, stages, the algorithm, scoring, latency.
+        example_inputs: What the model is traced with; by default the inputs of one training example.
+        freeze: Name patterns of layers whose widths stay, as in `cafenet.trace`.
+        outputs: The parts of what the model returns that matter, as in `cafenet.trace`; by default all.
+        start: What the slim model's training begins with: the supernet's weights, which gets farther in as many
+            epochs, or fresh ones ("scratch"), as in the paper.
+        seed: The seed of everything: trainings, fresh weights and the search.
+        directory: Where checkpoints, scores and results are kept; a second call with the same one continues the first.
+            Each of several budgets has a directory of its own in it.
+        quiet: Show no progress.
+
+    Returns:
+        The slim model with its widths, costs and score; of several budgets a sequence of such results, which are also
+        found by budget.
+
+    Raises:
+        CafeNetError: Something can not work; said before the first training wherever it can be known.
+
+    Example:
+        >>> result = cafenet.search(model, train_data, val_data, budget="50%", epochs=30, finetune_epochs=60)
+        >>> print(result.widths, result.costs)
+        >>> result.save("slim.pt")
+    """
+    check_arguments(
+        TrainingError,
+        epochs=(epochs, Positive | None),
+        finetune_epochs=(finetune_epochs, Positive | None),
+        train=(train, TrainConfig | None),
+        finetune=(finetune, TrainConfig | None),
+        options=(options, SearchOptions | None),
+        start=(start, Literal["supernet", "scratch"]),
+        seed=(seed, Seed),
+        quiet=(quiet, bool),
+    )
+    model, train_data = unwrap(model), as_dataset(train_data)
+    expect_values(model, TrainingError)
+    training, final = _trainings(epochs, finetune_epochs, train, finetune, int(seed))
+    options = plain_numbers(options) or SearchOptions()
+    directory = None if directory is None else usable_directory(directory, TrainingError)
+    device = next(model.parameters()).device
+    if example_inputs is None:
+        example_inputs = hold_examples(train_data, "training data", num_examples=1, device=device).batch[0]
+    job = Job(
+        train=train_data,
+        validation=list(val_data) if isinstance(val_data, Iterator) else val_data,  # every stage reads them
+        loss=loss,
+        metric=metric,
+        supernet=options.supernet,
+        training=training,
+        sampling=options.sampling,
+        algorithm=options.algorithm,
+        search=options.search_config(int(seed)),
+        scoring=options.scoring,
+        latency=options.latency,
+        freeze=(freeze,) if isinstance(freeze, str) else freeze,  # type: ignore[arg-type]
+        outputs=outputs,
+        quiet=quiet,
+    )
+    space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs)
+    whole = _Whole(model, example_inputs, space, job, final, start)
+    is_several = not isinstance(budget, str) or "," in budget
+    with kept_in(directory) as place:
+        asked = [
+            whole.ask(text, budget_place(place, text) if is_several else place, options.stages)
+            for text in _texts(budget)
+        ]
+        expect_different([each.budget for each in asked])
+        whole.check(asked)
+        results = []
+        for number, each in enumerate(asked):
+            for other in asked[:number]:
+                if other.stages == each.stages:  # then their full networks are the same
+                    share_full_network(first_place(other.place), first_place(each.place))
+            results.append(whole.search(each, is_kept=directory is not None))
+    return SearchResults(results) if is_several else results[0]
+
+
+def _trainings(
+    epochs: float | None,
+    finetune_epochs: float | None,
+    train: TrainConfig | None,
+    finetune: TrainConfig | None,
+    seed: int,
+) -> tuple[TrainConfig, TrainConfig | None]:
+    """The supernet's training and the slim model's, both with the seed of the search."""
+    is_short, is_long = (epochs, finetune_epochs) != (None, None), (train, finetune) != (None, None)
+    if is_short and is_long:
+        raise TrainingError(
+            "epochs and finetune_epochs must not be given together with train or finetune; write "
+            "train=TrainConfig(epochs=...) and finetune=TrainConfig(epochs=...)"
+        )
+    if is_short:
+        train = None if epochs is None else TrainConfig(epochs=epochs)
+        finetune = None if finetune_epochs is None else TrainConfig(epochs=finetune_epochs)
+    for name, config in (("train", train), ("finetune", finetune)):
+        if config is not None and config.seed not in (0, seed):
+            raise TrainingError(f"{name}.seed must be left out, since seed decides, but is {config.seed}")
+    seeded = replace(plain_numbers(train) or TrainConfig(), seed=seed)
+    return seeded, None if finetune is None else replace(plain_numbers(finetune), seed=seed)
+
+
+def _texts(budget: Any) -> list[Any]:
+    """The budgets one by one; what is no text is refused where it is read."""
+    several = budget if isinstance(budget, (list, tuple)) else [budget]
+    texts = [part for each in several for part in (each.split(",") if isinstance(each, str) else [each])]
+    if not texts:
+        raise BudgetError('a budget must be a text such as "50%", or several of them, but there is none')
+    return texts
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What a search hands back."""
+class _Asked:
+    """One budget, and how it will be searched."""
+
+    budget: Budget
+    full_costs: dict[str, float]
+    stages: StagesConfig
+    place: Path
+    is_measured_before: bool
+    """Whether an earlier search in the same place has measured what this one would."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """What the searches of all budgets have in common."""
 
     model: nn.Module
-    """The slim model: trained where `retrain` was given, else with the supernet's weights."""
-    result: SearchResult
+    example_inputs: Any
     space: WidthSpace
-    """Of the original model."""
+    job: Job
+    final: TrainConfig | None
+    start: Literal["supernet", "scratch"]
 
-    def __repr__(self) -> str:
-        return repr(self.result)
+    @cached_property
+    def full_latency_ms(self) -> float:
+        """The latency of the model as it is, measured once for all budgets."""
+        return measure_latency(self.model, self.example_inputs, self.job.latency)
 
-    def _repr_html_(self) -> str:
-        return self.result._repr_html_()
+    def ask(self, text: Any, place: Path, stages: StagesConfig | None) -> _Asked:
+        """Read a budget; latencies are, at a second start, what they were at the first."""
+        before = latencies_before(place, str(text).strip(), self.space, self.job.latency)
 
+        def measure() -> float:
+            """What the budget is a share of."""
+            return self.full_latency_ms if before is None else before["full_ms"]
 
-def search(
-    model: nn.Module,
-    example_inputs: Any,
-    train: Dataset[Any] | DataLoader[Any],
-    val: Data,
-    budget: str = "50%",
-    *,
-    loss: str | LossFunction = "cross_entropy",
-    metric: str | Metric = "accuracy",
-    training: TrainConfig | None = None,
-    retrain: TrainConfig | None = None,
-    start: Literal["supernet", "scratch"] = "supernet",
-    supernet: SupernetConfig | None = None,
-    algorithm: Algorithm | None = None,
-    stages: StagesConfig | None = None,
-    settings: SearchConfig | None = None,
-    scoring: ScoringConfig | None = None,
-    latency: LatencySettings | None = None,
-    freeze: tuple[str, ...] = (),
-    directory: str | Path | None = None,
-    quiet: bool = False,
-) -> Found:
-    """Find the best widths of a model within a budget ("50%", "150M", "1.5M params", "12ms") and return the slim model.
+        budget = parse_budget(text, self.space, full_latency_ms=measure)
+        full = {"flops": float(self.space.flops()), "params": float(self.space.params())}
+        if any(cap.cost == "latency_ms" for cap in budget.caps):
+            full["latency_ms"] = measure()
+        stages = stages or stages_before(place) or stages_for(budget, full, self.start)
+        return _Asked(budget, full, stages, place, before is not None)
 
-    train, val: data that the supernet learns from and that widths are scored on; keep the test set out of both.
-    training: of the supernet. retrain: of the slim model; None keeps the supernet's weights. start: what that training
-    begins with, the supernet's weights, which gets farther in as many epochs, or fresh ones, as in the paper.
-    stages: by default two that share the supernet's epochs; the first searches for a budget half-way to the one asked
-    for, and the second goes on from there. With start="scratch", also without `retrain`, and a budget of half or more
-    it is one. The directory of an earlier search keeps the stages of that one.
-    directory: where checkpoints, scores and results go; a second call with the same one continues the first, and
-    `cafenet report` makes a page of it.
-    The model itself is not changed.
-    """
-    if start not in ("supernet", "scratch"):
-        raise TrainingError(f"start must be supernet or scratch, but is {start!r}")
-    check_arguments(
-        TrainingError,
-        training=(training, TrainConfig | None),
-        retrain=(retrain, TrainConfig | None),
-        supernet=(supernet, SupernetConfig | None),
-        stages=(stages, StagesConfig | None),
-        settings=(settings, SearchConfig | None),
-        scoring=(scoring, ScoringConfig | None),
-        latency=(latency, LatencySettings | None),
-        quiet=(quiet, bool),
-    )
-    expect_values(unwrap(model), TrainingError)
-    directory = None if directory is None else usable_directory(directory, TrainingError)
-    model, train, retrain, stages = unwrap(model), as_dataset(train), plain_numbers(retrain), plain_numbers(stages)
-    job = Job(
-        train=train,
-        validation=list(val) if isinstance(val, Iterator) else val,  # every stage reads them
-        loss=loss,
-        metric=metric,
-        supernet=plain_numbers(supernet) or SupernetConfig(),
-        training=plain_numbers(training) or TrainConfig(),
-        algorithm=plain_numbers(algorithm) or Trend(),
-        search=plain_numbers(settings) or SearchConfig(),
-        scoring=plain_numbers(scoring) or ScoringConfig(),
-        latency=plain_numbers(latency) or LatencySettings(),
-        freeze=freeze,
-        quiet=quiet,
-    )
-    space = trace(model, example_inputs, freeze=freeze)
-    before = None if directory is None else latencies_before(Path(directory), str(budget).strip(), space, job.latency)
+    def check(self, asked: Sequence[_Asked]) -> None:
+        """What can not work, before long work."""
+        for training in (self.job.training, self.final):
+            if training is not None:
+                check_training(training, self.job.train, next(self.model.parameters()).device, self.job.loss)
+        beta = self.job.supernet.beta
+        plans = [plan_stages(each.budget, each.full_costs, beta, each.stages) for each in asked]
+        is_fresh = not all((each.place / SEARCH.name).exists() for each in asked)
+        check_search(self.job, self.space, [stage for plan in plans for stage in plan], is_fresh)
+        for each in asked:
+            if not each.is_measured_before:
+                check_latency(self.job, self.space, each.budget, self.example_inputs)
 
-    @cache
-    def measure() -> float:
-        """What the budget is a share of: at a second start what it was at the first."""
-        return measure_latency(model, example_inputs, job.latency) if before is None else before["full_ms"]
-
-    parsed = parse_budget(budget, space, full_latency_ms=measure)
-    full = {"flops": float(space.flops()), "params": float(space.params())}
-    if any(cap.cost == "latency_ms" for cap in parsed.caps):
-        full["latency_ms"] = measure()
-    stages = stages or _stages_before(directory) or stages_for(parsed, full, start)
-    check_training(job.training, train, next(model.parameters()).device, loss)
-    if retrain is not None:
-        check_training(retrain, train, next(model.parameters()).device, loss)
-        check_plain_training(retrain)
-    is_fresh = directory is None or not (Path(directory) / "search.json").exists()
-    _check(job, space, plan_stages(parsed, full, job.supernet.beta, stages), is_fresh)
-    if before is None:
-        _check_latency(job, space, parsed, example_inputs)
-    with _place(directory) as place:
+    def search(self, asked: _Asked, *, is_kept: bool) -> SearchResult:
+        """The slim model of one budget."""
+        place, budget = asked.place, asked.budget
         if not (place / SEARCH.name).exists():  # else once the checkpoint has not refused the options
-            _describe(model, space, job, budget, stages, place)
-        found = search_in_stages(model, example_inputs, parsed, job, stages, place, full)
-        _describe(model, space, job, budget, stages, place)
-        write_json(place / ENTRIES.name, [_entry(found)])
-        slim = found.slim
-        if retrain is None or start == "supernet":
+            describe_search(self.model, self.space, self.job, budget.text, asked.stages, place)
+        found = search_in_stages(
+            self.model, self.example_inputs, budget, self.job, asked.stages, place, asked.full_costs
+        )
+        describe_search(self.model, self.space, self.job, budget.text, asked.stages, place)
+        write_entry(found, place)
+        slim = self._finished(found, place)
+        return SearchResult(slim, found.result, self.space, self.example_inputs, place if is_kept else None)
+
+    def _finished(self, found: StagesResult, place: Path) -> nn.Module:
+        """The slim model with statistics of its own, trained if it was asked for."""
+        slim, job, channels = found.slim, self.job, found.result.channels
+        if self.final is None or self.start == "supernet":
             num_examples, device = job.scoring.calibration_size, next(slim.parameters()).device
-            recalibrate_model(slim, hold_examples(train, "training data", num_examples=num_examples, device=device))
+            recalibrate_model(slim, hold_examples(job.train, "training data", num_examples=num_examples, device=device))
         else:
-            slim = space.extract(channels=found.result.channels, model=initialised(model, retrain.seed))
-        if retrain is not None:
-            begins_with = {"channels": found.result.channels} | (
-                {"stage": found.place.name} if start == "supernet" else {}
-            )
-            kept = place_for(place, "retrain" if start == "scratch" else "finetune", begins_with)
-            slim = train_model(slim, example_inputs, train, retrain, loss=loss, directory=kept, quiet=quiet)
-    return Found(slim, found.result, space)
-
-
-def _describe(model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path) -> None:
-    """What a report tells of the search beside its scores."""
-    parts = ("supernet", "training", "algorithm", "search", "scoring", "latency", "freeze")
-    content = {
-        "format": "cafenet-search",
-        "format_version": 1,
-        "description": f"{type(model).__name__} at {budget}",
-        "budget": budget,
-        "metric": metric_name(job.metric),
-        "settings": {name: _plain(getattr(job, name)) for name in parts} | {"stages": _plain(stages)},
-    }
-    write_json(place / SEARCH.name, content)
-    write_json(place / SPACE.name, describe_space(space, build_bins(space, job.supernet)))
-
-
-def _stages_before(directory: str | Path | None) -> StagesConfig | None:
-    """The stages of the search that a directory holds."""
-    found = None if directory is None else read_if_there(SEARCH, Path(directory))
-    stages = None if found is None else found["settings"].get("stages")
-    return None if stages is None else StagesConfig(**stages)
-
-
-def _plain(config: Any) -> Any:
-    """As JSON takes it; an algorithm of the user's own may be any object."""
-    content = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
-    return json.loads(json.dumps(content, default=repr))
-
-
-def _entry(found: StagesResult) -> dict[str, Any]:
-    """What was found, as a run keeps it."""
-    result = found.result
-    method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
-    channels = dict(result.channels)
-    return {
-        "method": method,
-        "budget": result.budget,
-        "channels": channels,
-        "search_score": result.score,
-        "supernet": found.place.name,
-    }
-
-
-def _check(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: bool) -> None:
-    """What a stage's search would refuse, before a supernet is trained for it.
-
-    is_fresh: whether nothing was trained before; then all labels are looked at, which may take as long as reading them.
-    """
-    if isinstance(job.algorithm, type) or not all(hasattr(job.algorithm, name) for name in ("name", "proposals")):
-        raise BudgetError(f"algorithm must be one such as cafenet.Trend(samples=300), but is {job.algorithm!r}")
-    for stage in plan:
-        check_feasible(space, job, stage)
-    metric: Metric = (
-        metric_by_name(job.metric, job.loss)
-        if isinstance(job.metric, str)
-        else UserPart(expect_function(job.metric), "the metric", "the check before the search")
-    )
-    _few_outputs(space.model, job.train, "training data")
-    output, target, size = _few_outputs(space.model, job.validation, "validation data")
-    is_per_example(metric, output, target, size)
-    if is_fresh and isinstance(job.metric, str):
-        most = job.scoring.max_examples
-        _, target = hold_examples(job.validation, "validation data", num_examples=most).batch
-        check_labels(output, target, "validation data")
-
-
-def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int]:
-    """What the model says of a few examples, read as scoring reads them, with their targets and number."""
-    held = hold_examples(data, name, num_examples=_FEW, device=next(model.parameters()).device)
-    args, kwargs = call_arguments(held.batch[0])
-    try:
-        with unchanged(model), training_mode(model, False), torch.no_grad():
-            return model(*args, **kwargs), held.batch[1], held.size
-    except (RuntimeError, ValueError, TypeError) as error:
-        shapes = [list(leaf.shape) for leaf in tree_leaves(held.batch[0]) if isinstance(leaf, torch.Tensor)]
-        raise ScoringError(
-            f"the model must take the inputs of the {name}, which are {shapes} for {held.size} examples, but: "
-            f"{first_line(error)}; a list must hold batches, or examples whose target is one number"
-        ) from error
-
-
-def _check_latency(job: Job, space: WidthSpace, budget: Budget, example_inputs: Any) -> None:
-    """The smallest subnet must keep a cap on latency."""
-    bins = build_bins(space, job.supernet)
-    for cap in budget.caps:
-        if cap.cost == "latency_ms":
-            smallest = space.extract(bins.widths(bins.num_bins * 0 + 1).tolist())
-            measured = measure_latency(smallest, example_inputs, job.latency)
-            if measured > cap.limit:
-                raise BudgetError(
-                    f"`budget >= smallest subnet` must hold, but {budget.text!r} allows {cap} and the smallest subnet "
-                    f"takes {measured:.3g} ms; raise the budget or lower min_width"
-                )
-
-
-@contextmanager
-def _place(directory: str | Path | None) -> Iterator[Path]:
-    if directory is not None:
-        if (Path(directory) / RECIPE.name).exists():
-            raise TrainingError(f"{directory} holds a run of `cafenet run`, no search; give another directory")
-        yield Path(directory)
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        yield Path(temporary)
+            slim = self.space.extract(channels=channels, model=initialised(self.model, self.final.seed))
+        if self.final is None:
+            return slim
+        is_fresh = self.start == "scratch"
+        begins_with = {"channels": channels} | ({} if is_fresh else {"stage": found.place.name})
+        kept = place_for(place, "scratch" if is_fresh else "finetune", begins_with)
+        return train_model(
+            slim, self.example_inputs, job.train, self.final, loss=job.loss, directory=kept, quiet=job.quiet
+        )

@@ -29,13 +29,14 @@ from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.latency.measure import LatencySettings
-from cafenet.searching.result import SearchResult, is_result_of, read_result, write_result
+from cafenet.searching.latency.measure import LatencyConfig
+from cafenet.searching.result import FoundWidths, is_result_of, read_result, write_result
 from cafenet.searching.width_search import SearchConfig, WidthSearch, supernet_identity
 from cafenet.space.extraction import rebuild
 from cafenet.space.importance import channels_before, in_order
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import SupernetConfig, build_bins, build_supernet
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, part_of, train_supernet
 from cafenet.tracing.tracer import trace
@@ -43,8 +44,6 @@ from cafenet.tracing.tracer import trace
 _MOST_SHARES = (0.2, 0.9)
 _ABOUT_HALF = 0.48
 """Of a cost: 150M are meant as half of 300.8M, too."""
-_FULL_SHARE = 0.3
-"""Of the epochs, for the full network first, where a training does not say."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +92,13 @@ class Job:
     metric: str | Metric = "accuracy"
     supernet: SupernetConfig = field(default_factory=SupernetConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
     algorithm: Algorithm = field(default_factory=Trend)
     search: SearchConfig = field(default_factory=SearchConfig)
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
-    latency: LatencySettings = field(default_factory=LatencySettings)
+    latency: LatencyConfig = field(default_factory=LatencyConfig)
     freeze: tuple[str, ...] = ()
+    outputs: str | int | Sequence[str | int] | None = None
     quiet: bool = False
 
 
@@ -105,7 +106,7 @@ class Job:
 class StagesResult:
     """What the last stage found, in terms of the original model."""
 
-    result: SearchResult
+    result: FoundWidths
     slim: nn.Module
     """The widths found, with the last supernet's weights, channels in the original model's order."""
     place: Path
@@ -138,13 +139,20 @@ def plan_jobs(job: Job, config: StagesConfig) -> list[Job]:
         job = replace(job, algorithm=job.algorithm.of_stages(config.num_stages))
     if config.num_stages == 1 or not config.carry_weights:
         return [job] * config.num_stages
-    full_share = _FULL_SHARE if job.training.full_share is None else job.training.full_share
+    full_share = job.sampling.full_share
     share = (1 - full_share) / config.num_stages
-    first = replace(part_of(job.training, full_share + share), full_share=full_share / (full_share + share))
-    later = replace(part_of(job.training, share), full_share=0.0)
-    sorting = replace(job.supernet, sort_by_importance=True)
-    goes_on = replace(job, training=later, supernet=sorting)
-    return [replace(job, training=first), *[goes_on] * (config.num_stages - 1)]
+    first = replace(
+        job,
+        training=part_of(job.training, full_share + share),
+        sampling=replace(job.sampling, full_share=full_share / (full_share + share)),
+    )
+    later = replace(
+        job,
+        training=part_of(job.training, share),
+        sampling=replace(job.sampling, full_share=0.0),
+        supernet=replace(job.supernet, sort_by_importance=True),
+    )
+    return [first, *[later] * (config.num_stages - 1)]
 
 
 def search_in_stages(
@@ -160,11 +168,11 @@ def search_in_stages(
 
     A second call continues where the first one stopped. The channels of the result are the original model's.
     """
-    original = trace(model, example_inputs, freeze=job.freeze)
+    original = trace(model, example_inputs, freeze=job.freeze, outputs=job.outputs)
     budget, full_costs = _as_measured_first(budget, full_costs, original, job.latency, directory)
     current, weights, whole = model, model, model
     kept: dict[str, list[int]] = {}
-    result: SearchResult | None = None
+    result: FoundWidths | None = None
     plan = plan_stages(budget, full_costs, job.supernet.beta, config)
     for stage, own in zip(plan, plan_jobs(job, config), strict=True):
         space = original
@@ -174,7 +182,7 @@ def search_in_stages(
                 weights, kept = whole if config.carry_weights else model, {}
             else:
                 space = narrowed
-        place = directory / "stage-1" if stage.number == 1 else place_for(directory, f"stage-{stage.number}", kept)
+        place = first_place(directory) if stage.number == 1 else place_for(directory, f"stage-{stage.number}", kept)
         supernet, result = run_stage(weights, space, stage, _of_original(own, original, space), place)
         channels = channels_before(space, result.channels, supernet.order)
         kept = composed(kept, channels)
@@ -191,7 +199,7 @@ def search_in_stages(
 
 
 def latencies_before(
-    directory: Path, budget: str, space: WidthSpace, settings: LatencySettings
+    directory: Path, budget: str, space: WidthSpace, settings: LatencyConfig
 ) -> dict[str, float] | None:
     """The cap on latency (`limit_ms`) and the full model's (`full_ms`) that a search of this model for this budget
     began with."""
@@ -200,7 +208,7 @@ def latencies_before(
     return measured if before.get("asked") == _asked_latencies(budget, space, settings) else None
 
 
-def _asked_latencies(budget: str, space: WidthSpace, settings: LatencySettings) -> dict[str, Any]:
+def _asked_latencies(budget: str, space: WidthSpace, settings: LatencyConfig) -> dict[str, Any]:
     """What measured latencies belong to: other ones are measured again."""
     model = {"flops": int(space.flops()), "params": int(space.params()), "widths": dict(space.full_widths)}
     asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": asdict(settings), "model": model}))
@@ -208,7 +216,7 @@ def _asked_latencies(budget: str, space: WidthSpace, settings: LatencySettings) 
 
 
 def _as_measured_first(
-    budget: Budget, full_costs: Mapping[str, float], space: WidthSpace, settings: LatencySettings, directory: Path
+    budget: Budget, full_costs: Mapping[str, float], space: WidthSpace, settings: LatencyConfig, directory: Path
 ) -> tuple[Budget, Mapping[str, float]]:
     """The cap on latency and the full model's that a directory began with: other ones would lead to other widths."""
     limit_ms = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), None)
@@ -236,10 +244,10 @@ def _narrowed_space(
     if isinstance(job.supernet.min_width, float):
         share = job.supernet.min_width
     try:
-        space = trace(model, example_inputs, freeze=job.freeze)
+        space = trace(model, example_inputs, freeze=job.freeze, outputs=job.outputs)
         loose = tuple(group.name for group in space.groups if ties.get(group.name) != group.divisor)
         if loose:
-            space = trace(model, example_inputs, freeze=(*job.freeze, *loose))
+            space = trace(model, example_inputs, freeze=(*job.freeze, *loose), outputs=job.outputs)
         least = [min(group.channels, math.ceil(share * full[group.name])) for group in space.groups]
         groups = zip(space.groups, least, strict=True)
         space = replace(space, groups=tuple(replace(each, min_width=max(each.min_width, n)) for each, n in groups))
@@ -261,13 +269,18 @@ def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
     """Shares of the original model as those of a stage's: the band of FLOPs; the smallest widths are in its space."""
     if space is original:
         return job
-    training, supernet, ratio = job.training, job.supernet, original.flops() / space.flops()
-    if training.flops_band is not None and training.flops_band != "budgets":
-        low, high = (min(1.0, share * ratio) for share in training.flops_band)
-        training = replace(training, flops_band=(low, high))
+    sampling, supernet, ratio = job.sampling, job.supernet, original.flops() / space.flops()
+    if sampling.flops_band is not None and sampling.flops_band != "budgets":
+        low, high = (min(1.0, share * ratio) for share in sampling.flops_band)
+        sampling = replace(sampling, flops_band=(low, high))
     if isinstance(supernet.min_width, float):
         supernet = replace(supernet, min_width=1)
-    return replace(job, training=training, supernet=supernet)
+    return replace(job, sampling=sampling, supernet=supernet)
+
+
+def first_place(directory: Path) -> Path:
+    """Where the first stage of a search is kept."""
+    return directory / "stage-1"
 
 
 def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Path:
@@ -282,7 +295,7 @@ def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Pat
 
 def run_stage(
     weights: nn.Module, space: WidthSpace, stage: Stage, job: Job, directory: Path
-) -> tuple[Supernet, SearchResult]:
+) -> tuple[Supernet, FoundWidths]:
     """One stage: train the supernet, search it for one budget."""
     supernet, (result,) = run_supernet(weights, space, [stage.budget], job, directory, beta=stage.beta)
     return supernet, result
@@ -296,7 +309,7 @@ def run_supernet(
     directory: Path,
     *,
     beta: float | None = None,
-) -> tuple[Supernet, list[SearchResult]]:
+) -> tuple[Supernet, list[FoundWidths]]:
     """Train one supernet and search it for every budget, or read what was found before.
 
     Other options of the search than before start it again; scores that the study holds already are taken from it, and
@@ -341,13 +354,18 @@ def train_stage(
 ) -> Supernet:
     """The trained supernet of a stage, continued from its checkpoint or complete already."""
     supernet = build_supernet(weights, space, job.supernet, beta=beta, seed=job.training.seed)
-    training = job.training
-    if training.flops_band == "budgets":
-        training = replace(training, flops_band=band_about(budgets, space))
-    if training.full_share is None:
-        training = replace(training, full_share=_FULL_SHARE)
+    sampling = job.sampling
+    if sampling.flops_band == "budgets":
+        sampling = replace(sampling, flops_band=band_about(budgets, space))
     train_supernet(
-        supernet, job.train, training, loss=job.loss, directory=directory, quiet=job.quiet, title=directory.name
+        supernet,
+        job.train,
+        job.training,
+        sampling=sampling,
+        loss=job.loss,
+        directory=directory,
+        quiet=job.quiet,
+        title=directory.name,
     )
     return supernet
 

@@ -12,9 +12,10 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
-from cafenet.searching.latency.measure import LatencySettings
+from cafenet.searching.latency.measure import LatencyConfig
 from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.build import SupernetConfig
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig
 from cafenet.training.distillation import DistillConfig
 
@@ -83,7 +84,7 @@ class SearchSection:
     """Options that do not depend on the algorithm."""
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
     """Options that decide how carefully widths are scored."""
-    latency: LatencySettings = field(default_factory=LatencySettings)
+    latency: LatencyConfig = field(default_factory=LatencyConfig)
     """Conditions under which latency is measured."""
 
     def __post_init__(self) -> None:
@@ -174,6 +175,8 @@ class Recipe:
     """Options that decide how weights are shared between widths."""
     train: TrainConfig = field(default_factory=TrainConfig)
     """Training of the supernet."""
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    """Options of sampling: which widths are trained."""
     stages: StagesConfig = field(default_factory=StagesConfig)
     """Division of the search into stages."""
     search: SearchSection = field(default_factory=SearchSection)

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import Literal
 
-from cafenet.common.files import copy_directory, write_json
+from cafenet.common.files import write_json
 from cafenet.common.run_files import RESULTS, SPACE
 from cafenet.modules.calling import RECORD
 from cafenet.pipeline.stages import train_stage
@@ -18,8 +18,7 @@ from cafenet.searching.latency.measure import measure_latency
 from cafenet.space.description import describe_space
 from cafenet.space.extraction import SlimRecord
 from cafenet.supernet.build import build_bins
-from cafenet.supernet.train import FULL_NETWORK
-from cafenet.training.process_group import processes
+from cafenet.supernet.train import share_full_network
 
 Step = Literal["train", "search", "retrain", "evaluate"]
 """The steps of a run, in their order."""
@@ -104,14 +103,8 @@ def _train(workload: Workload, directory: Path) -> None:
     train_stage(model, space, budgets, workload.job(algorithm), directory / "supernet")
     if workload.has_fixed_baseline:
         fixed = workload.job(algorithm, fixed=True)
-        _copy_once(directory / "supernet" / FULL_NETWORK, directory / "supernet-fixed" / FULL_NETWORK)
+        share_full_network(directory / "supernet", directory / "supernet-fixed")
         train_stage(model, space, budgets, fixed, directory / "supernet-fixed")
-
-
-def _copy_once(source: Path, target: Path) -> None:
-    """Copy the full network that one supernet began with, for another supernet that begins with the same."""
-    if processes().is_first and source.exists() and not target.exists():
-        copy_directory(source, target)
 
 
 def _row(workload: Workload, entry: Entry, directory: Path) -> Row:

@@ -26,7 +26,6 @@ from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet
-from cafenet.supernet.plain_training import check_plain_training
 from cafenet.supernet.train import check_training
 from cafenet.tracing.tracer import trace
 from cafenet.training.losses import check_target
@@ -83,15 +82,15 @@ class Workload:
                 "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
             )
         problems += _without_effect(recipe)
-        if recipe.train.random_share and recipe.supernet.pattern == "locally_free" and recipe.supernet.r == 0:
+        if recipe.sampling.random_share and recipe.supernet.pattern == "locally_free" and recipe.supernet.r == 0:
             problems.append(
-                f"train.random_share is {recipe.train.random_share}, but with supernet.r 0 there is one candidate; "
-                "raise supernet.r"
+                f"sampling.random_share is {recipe.sampling.random_share}, but with supernet.r 0 there is one "
+                "candidate; raise supernet.r"
             )
-        if recipe.train.distill and recipe.train.full_share == 0 and not recipe.supernet.sort_by_importance:
+        if recipe.sampling.distill and recipe.sampling.full_share == 0 and not recipe.supernet.sort_by_importance:
             problems.append(
-                "train.distill learns from a trained network, but fresh weights are not; give train.full_share more "
-                "than 0, or a model with weights and supernet.sort_by_importance true"
+                "sampling.distill learns from a trained network, but fresh weights are not; give "
+                "sampling.full_share more than 0, or a model with weights and supernet.sort_by_importance true"
             )
         if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
             problems.append(f"retrain.start supernet needs one stage, but there are {recipe.stages.num_stages}")
@@ -141,7 +140,6 @@ class Workload:
             trainings.append((replace(final, seed=recipe.seed, epochs=random), self.train))
         for config, data in trainings:
             check_training(config, self.loader(data, augmented_batch=config.batch_size), self.device, recipe.loss)
-        check_plain_training(final)
         if recipe.retrain.teacher not in (None, "original"):
             self._check_teacher()
 
@@ -370,6 +368,7 @@ class Workload:
             metric=search.metric,
             supernet=supernet,
             training=training,
+            sampling=recipe.sampling,
             algorithm=algorithms[algorithm],
             search=replace(search.settings, seed=recipe.seed),
             scoring=search.scoring,

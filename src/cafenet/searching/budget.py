@@ -7,7 +7,7 @@ the same cap on FLOPs; "50% params" allows 1.75M parameters; "50%+2M params+12ms
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -113,12 +113,17 @@ def parse_budgets(text: str, space: WidthSpace, *, full_latency_ms: Callable[[],
     """
     measured = functools.cache(full_latency_ms) if full_latency_ms else None
     budgets = [parse_budget(part, space, full_latency_ms=measured) for part in text.split(",")]
+    expect_different(budgets)
+    return budgets
+
+
+def expect_different(budgets: Sequence[Budget]) -> None:
+    """Refuse two budgets that mean the same."""
     first: dict[frozenset[Cap], Budget] = {}
     for budget in budgets:
         other = first.setdefault(frozenset(budget.caps), budget)
         if other is not budget:
             raise BudgetError(f"budgets must differ, but {other.text!r} and {budget.text!r} are the same; drop one")
-    return budgets
 
 
 def _cap(part: str, full: Mapping[str, Callable[[], float] | None]) -> Cap:

@@ -15,14 +15,14 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class FoundWidths:
     """The widths found for one budget.
 
     Printed, it shows a table of the groups with their widths and channels.
 
     Example:
-        >>> import cafenet
-        >>> result = cafenet.SearchResult(
+        >>> from cafenet.searching.result import FoundWidths
+        >>> result = FoundWidths(
         ...     budget="50%",
         ...     algorithm="trend",
         ...     widths={"conv1": 2},
@@ -87,7 +87,7 @@ class SearchResult:
         )
 
 
-def write_result(result: SearchResult, path: Path, asked: Mapping[str, Any] | None = None) -> None:
+def write_result(result: FoundWidths, path: Path, asked: Mapping[str, Any] | None = None) -> None:
     """Write a result as JSON; a reader never sees a half-written file.
 
     Args:
@@ -114,7 +114,7 @@ def is_result_of(path: Path, asked: Mapping[str, Any]) -> bool:
     return path.exists() and _read(path).get("asked") == asked
 
 
-def read_result(path: Path) -> SearchResult:
+def read_result(path: Path) -> FoundWidths:
     """Read a result that `write_result` wrote.
 
     Args:
@@ -129,7 +129,7 @@ def read_result(path: Path) -> SearchResult:
     content = _read(path)
     content.pop("asked", None)
     try:
-        return SearchResult(**content)
+        return FoundWidths(**content)
     except TypeError as error:
         raise _unreadable(path, error) from error
 

@@ -30,8 +30,8 @@ from cafenet.searching.feasible import Feasible
 from cafenet.searching.final_pick import pick_best
 from cafenet.searching.latency.correction import Meter
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
-from cafenet.searching.latency.measure import LatencySettings, measure_latency
-from cafenet.searching.result import SearchResult
+from cafenet.searching.latency.measure import LatencyConfig, measure_latency
+from cafenet.searching.result import FoundWidths
 from cafenet.searching.score_board import Contest
 from cafenet.searching.store.scored_width import ScoredWidth
 from cafenet.searching.workers import local_workers, shared_storage
@@ -48,7 +48,7 @@ class SearchConfig:
     """Options of a search that do not depend on the algorithm.
 
     Example:
-        >>> from cafenet import SearchConfig
+        >>> from cafenet.searching.width_search import SearchConfig
         >>> SearchConfig(min_usage=0.98, seed=1).num_finalists
         5
     """
@@ -81,11 +81,11 @@ def search_widths(
     loss: str | LossFunction | None = None,
     config: SearchConfig | None = None,
     scoring: ScoringConfig | None = None,
-    latency: LatencySettings | None = None,
+    latency: LatencyConfig | None = None,
     storage: str | Path | None = None,
     study: str = "widths",
     quiet: bool = False,
-) -> list[SearchResult]:
+) -> list[FoundWidths]:
     """Search the best widths of a trained supernet within each budget.
 
     Args:
@@ -117,11 +117,12 @@ def search_widths(
     Example:
         >>> import cafenet, torch
         >>> from torch import nn
+        >>> from cafenet.space.bins import uniform_bins
         >>> _ = torch.manual_seed(0)
         >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
         >>> data = torch.utils.data.TensorDataset(torch.randn(32, 3, 8, 8), torch.arange(32) % 2)
         >>> space = cafenet.trace(model, torch.randn(2, 3, 8, 8))
-        >>> supernet = cafenet.Supernet(model, space, cafenet.uniform_bins(space, 8))
+        >>> supernet = cafenet.Supernet(model, space, uniform_bins(space, 8))
         >>> [result] = cafenet.search_widths(
         ...     supernet, data, data, "50%", algorithm=cafenet.RandomSearch(samples=4), quiet=True
         ... )
@@ -132,11 +133,11 @@ def search_widths(
         BudgetError,
         config=(config, SearchConfig | None),
         scoring=(scoring, ScoringConfig | None),
-        latency=(latency, LatencySettings | None),
+        latency=(latency, LatencyConfig | None),
     )
     scorer = Scorer(supernet, train, validation, metric=metric, loss=loss, config=plain_numbers(scoring))
     settings = plain_numbers(config) or SearchConfig()
-    search = WidthSearch(scorer, algorithm or Trend(), settings, latency or LatencySettings())
+    search = WidthSearch(scorer, algorithm or Trend(), settings, latency or LatencyConfig())
     budgets = search.budgets(budget)
     return search.run(budgets, storage, study=study, quiet=quiet)
 
@@ -149,7 +150,7 @@ class WidthSearch:
         scorer: Scorer,
         algorithm: Algorithm,
         config: SearchConfig,
-        latency: LatencySettings | None = None,
+        latency: LatencyConfig | None = None,
         *,
         latency_file: Path | None = None,
     ) -> None:
@@ -165,7 +166,7 @@ class WidthSearch:
         """
         self._latency_file = latency_file
         self.scorer, self.algorithm, self.config = scorer, algorithm, config
-        self.latency = latency or LatencySettings()
+        self.latency = latency or LatencyConfig()
         self._space, self._bins = scorer.supernet.space, scorer.supernet.binned.bins
         self._latency_model: LatencyModel | None = None
 
@@ -190,7 +191,7 @@ class WidthSearch:
 
     def run(
         self, budgets: Sequence[Budget], storage: str | Path | None, *, study: str = "widths", quiet: bool = False
-    ) -> list[SearchResult]:
+    ) -> list[FoundWidths]:
         """Search each budget. With several workers, helper processes score proposed widths, too.
 
         Ctrl-C and SIGTERM end the search after the score in progress; scores in the storage are not computed again.
@@ -225,7 +226,7 @@ class WidthSearch:
         contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget))
         self._drive(feasible, contest)
 
-    def _search(self, feasible: Feasible, store: "TrialStore", stopped: list[str], quiet: bool) -> SearchResult:
+    def _search(self, feasible: Feasible, store: "TrialStore", stopped: list[str], quiet: bool) -> FoundWidths:
         budget = feasible.budget
         progress = _Progress(self.algorithm.num_widths(feasible), f"search {budget.text}", quiet)
         check = partial(_stop, stopped)
@@ -269,7 +270,7 @@ class WidthSearch:
         """Return the name by which the trials of this search are known in the store."""
         return f"{self.algorithm!r} {budget.text} seed {self.config.seed} band {self.config.band}"
 
-    def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> SearchResult:
+    def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> FoundWidths:
         """Describe the chosen width vector as a result."""
         taken = np.array(best.taken, dtype=np.int64)
         subnet = self.scorer.subnet(taken, best.score.candidate)
@@ -279,7 +280,7 @@ class WidthSearch:
         }
         budget = feasible.budget
         measured = {} if meter is None else {"latency_ms": meter.measured_ms[best.taken]}
-        return SearchResult(
+        return FoundWidths(
             budget=budget.text,
             algorithm=self.algorithm.name,
             widths={name: len(kept) for name, kept in channels.items()},

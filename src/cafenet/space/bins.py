@@ -150,9 +150,10 @@ def flops_sensitive_bins(space: WidthSpace, beta: float = 1.0, *, min_width: int
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
+        >>> from cafenet.space.bins import flops_sensitive_bins
         >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Conv2d(16, 10, 3), nn.ReLU(), nn.Conv2d(10, 4, 3))
         >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
-        >>> [(bins.first, bins.size) for bins in cafenet.flops_sensitive_bins(space, beta=2).groups]
+        >>> [(bins.first, bins.size) for bins in flops_sensitive_bins(space, beta=2).groups]
         [(2, 2), (2, 2)]
     """
     if not beta > 0 or not math.isfinite(beta):
@@ -188,9 +189,10 @@ def uniform_bins(space: WidthSpace, num_groups: int, *, min_width: int | float =
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
+        >>> from cafenet.space.bins import uniform_bins
         >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
         >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
-        >>> cafenet.uniform_bins(space, 4).widths([[1], [2], [3], [4]]).ravel().tolist()
+        >>> uniform_bins(space, 4).widths([[1], [2], [3], [4]]).ravel().tolist()
         [4, 8, 12, 16]
     """
     if num_groups < 1:

@@ -28,7 +28,7 @@ _TOLERANCE = 1e-3
 """Largest accepted difference, relative to the largest output."""
 
 
-def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[str], kind: str | None = None) -> float:
+def export(model: nn.Module, example_inputs: Any, path: str | os.PathLike[str], kind: str | None = None) -> float:
     """Writes a model to a file for deployment, reads it back and compares the outputs.
 
     If the outputs differ too much, the file is removed and an error is raised. The model itself is not changed.
@@ -58,7 +58,7 @@ def export_model(model: nn.Module, example_inputs: Any, path: str | os.PathLike[
         >>> images = torch.zeros(1, 3, 8, 8)
         >>> slim = cafenet.trace(model, images).extract({"0": 4})
         >>> with tempfile.TemporaryDirectory() as directory:
-        ...     cafenet.export_model(slim, images, f"{directory}/slim.pt")
+        ...     cafenet.export(slim, images, f"{directory}/slim.pt")
         0.0
     """
     target = Path(path)

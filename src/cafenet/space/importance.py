@@ -106,11 +106,12 @@ def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.
         >>> import torch
         >>> from torch import nn
         >>> import cafenet
+        >>> from cafenet.space.importance import sort_by_importance
         >>> model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Conv2d(3, 2, 1))
         >>> with torch.no_grad():
         ...     strongest = model[0].weight[2].mul_(100).clone()
         >>> x = torch.randn(1, 2, 4, 4)
-        >>> sorted_model = cafenet.sort_by_importance(cafenet.trace(model, x))
+        >>> sorted_model = sort_by_importance(cafenet.trace(model, x))
         >>> torch.equal(sorted_model[0].weight[0], strongest)
         True
         >>> torch.allclose(sorted_model(x), model(x), atol=1e-4)

@@ -178,7 +178,7 @@ def _expect_names(slim: nn.Module, recorded: set[str], found: set[str]) -> None:
     raise SlimFileError(
         f"save takes a slim model with the parameters and buffers that it was extracted with, but in this "
         f"{type(slim).__name__} {', '.join(changes[:4])}; save before layers are fused, replaced or reparametrised, or "
-        "write the model as it is with export_model to .pt2 or .onnx"
+        "write the model as it is with cafenet.export to .pt2 or .onnx"
     )
 
 
@@ -188,7 +188,7 @@ def _expect_shapes(slim: nn.Module, expected: dict[str, tuple[int, ...]], found:
             raise SlimFileError(
                 f"save takes a slim model with tensors of the shapes that it was extracted with, but in this "
                 f"{type(slim).__name__} {name} has {list(found[name].shape)} instead of {list(shape)}; write the model "
-                "as it is with export_model to .pt2 or .onnx"
+                "as it is with cafenet.export to .pt2 or .onnx"
             )
 
 

@@ -43,7 +43,7 @@ class Exact:
 
     Example:
         >>> import torch
-        >>> from cafenet import Exact
+        >>> from cafenet.supernet.candidate_choice import Exact
         >>> losses = torch.tensor([0.3, 0.1, 0.2])
         >>> Exact().best(3, 64, lambda numbers, start, stop: losses[list(numbers)], torch.Generator())[0]
         1
@@ -77,7 +77,7 @@ class Race:
     took part. With chunks of an eighth of the batch, that costs 1, 2 and 3.75 forward passes instead of 3, 10 and 35.
 
     Example:
-        >>> from cafenet import Race
+        >>> from cafenet.supernet.candidate_choice import Race
         >>> Race().plan(num_candidates=10, batch_size=256)
         (0.125, [(2, 6), (2, 2)])
     """

@@ -4,7 +4,6 @@ The training loop is that of a supernet, run on a supernet that has only the ful
 """
 
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from cafenet.common.options import check_arguments
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import copy_of, unwrap
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig, of_one_width, train_supernet
 from cafenet.tracing.tracer import find_space
 from cafenet.training.distillation import DistillConfig
@@ -70,13 +70,13 @@ def train_model(
     )
     config = TrainConfig() if config is None else config
     whole = of_one_width(model, find_space(model, example_inputs, verify=False))
-    check_plain_training(config)
     if teacher is None and distill is not None:
         raise TrainingError(f"distillation needs a teacher, but there is none for {distill}")
     train_supernet(
         whole,
         data,
-        config if teacher is None else replace(config, distill=distill or DistillConfig()),
+        config,
+        sampling=SamplingConfig(distill=None if teacher is None else distill or DistillConfig()),
         loss=loss,
         teacher=teacher,
         directory=directory,
@@ -85,24 +85,6 @@ def train_model(
         title=title,
     )
     return whole.model
-
-
-def check_plain_training(config: TrainConfig) -> None:
-    """Refuse options of a supernet's training that make no sense for a model by itself.
-
-    Args:
-        config: Options of the training.
-
-    Raises:
-        TrainingError: If `distill` or `sandwich` is set.
-    """
-    if config.distill is not None:
-        raise TrainingError(
-            f"distill must be None for a model by itself, but is {config.distill}; see `teacher` and `distill` of "
-            "train_model, or retrain.teacher and retrain.distill of a recipe"
-        )
-    if config.sandwich:
-        raise TrainingError(f"sandwich must be 0 for a model by itself, which has one width, but is {config.sandwich}")
 
 
 def initialised(model: nn.Module, seed: int) -> nn.Module:

@@ -105,12 +105,12 @@ class LocallyFree:
     """Locally free weight sharing: r + 1 bins of the zone around each width are free; r = 0 is the fixed pattern.
 
     Example:
-        >>> import cafenet
-        >>> cafenet.LocallyFree(r=2).num_patterns
+        >>> from cafenet.supernet.sharing import LocallyFree
+        >>> LocallyFree(r=2).num_patterns
         10
     """
 
-    r: int = 1
+    r: int = 0
     """Offset of the zone, which has 2r + 1 bins."""
     per_group: bool = False
     """If True, `max_candidates` combinations are drawn in which every group follows a pattern of its own. If False, all
@@ -170,8 +170,8 @@ class Bilateral:
     equal.
 
     Example:
-        >>> import cafenet
-        >>> cafenet.Bilateral().averages
+        >>> from cafenet.supernet.sharing import Bilateral
+        >>> Bilateral().averages
         True
     """
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import Batch, LossFunction, batch_size, part_of
 from cafenet.modules.calling import call_arguments, copy_of, unwrap
-from cafenet.space.bins import Bins, IntArray, balanced_rows
+from cafenet.space.bins import Bins, IntArray, balanced_rows, flops_sensitive_bins
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Gatherer, Harness, slice_tensors
 from cafenet.space.width_space import WidthSpace
@@ -64,10 +64,11 @@ class Supernet(nn.Module):
     Example:
         >>> import cafenet, torch
         >>> from torch import nn
+        >>> from cafenet.space.bins import uniform_bins
         >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
         >>> images, labels = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 0, 1])
         >>> space = cafenet.trace(model, images)
-        >>> supernet = cafenet.Supernet(model, space, cafenet.uniform_bins(space, 8))
+        >>> supernet = cafenet.Supernet(model, space, uniform_bins(space, 8))
         >>> step = supernet.step((images, labels), nn.functional.cross_entropy)
         >>> step.loss.backward()
     """
@@ -76,7 +77,7 @@ class Supernet(nn.Module):
         self,
         model: nn.Module,
         space: WidthSpace,
-        bins: Bins,
+        bins: Bins | None = None,
         pattern: Pattern | None = None,
         *,
         choice: Choice | None = None,
@@ -88,8 +89,8 @@ class Supernet(nn.Module):
         Args:
             model: The model; it is not changed.
             space: The width space of the model, from `cafenet.trace`.
-            bins: The bins of its groups.
-            pattern: Pattern of weight sharing, by default `LocallyFree(1)`.
+            bins: The bins of its groups, by default FLOPs-sensitive ones.
+            pattern: Pattern of weight sharing, by default the fixed one, `LocallyFree(0)`.
             choice: Way to find the best candidate, by default `Race()`.
             seed: Seed of the sampled widths and candidates.
             order: For a model whose units were reordered: the unit of the user's model that each unit came from.
@@ -98,7 +99,8 @@ class Supernet(nn.Module):
             BinError: If the bins belong to another width space, or the pattern does not fit them.
         """
         super().__init__()
-        self.pattern: Pattern = LocallyFree(1) if pattern is None else pattern
+        bins = flops_sensitive_bins(space) if bins is None else bins
+        self.pattern: Pattern = LocallyFree() if pattern is None else pattern
         check_pattern(self.pattern, bins)
         self.model = copy_of(unwrap(model))
         self.space, self.binned = space, BinnedSpace(space, bins)

@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.directories import usable_directory
+from cafenet.common.files import copy_directory
 from cafenet.common.options import Count, check_arguments
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_log import Journal
@@ -17,6 +18,7 @@ from cafenet.modules.batches import LossFunction
 from cafenet.space.bins import uniform_bins
 from cafenet.space.importance import importance_order, put_in_order
 from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.trainer import Trainer, named_loss
@@ -29,7 +31,7 @@ from cafenet.training.process_group import processes
 FULL_NETWORK = "full"
 """Name of the subdirectory with the full network that a supernet's training began with."""
 
-__all__ = ["FULL_NETWORK", "TrainConfig", "TrainResult", "check_training", "train_supernet"]
+__all__ = ["FULL_NETWORK", "SamplingConfig", "TrainConfig", "TrainResult", "check_training", "train_supernet"]
 
 
 def train_supernet(
@@ -37,6 +39,7 @@ def train_supernet(
     data: Dataset[Any] | DataLoader[Any],
     config: TrainConfig | None = None,
     *,
+    sampling: SamplingConfig | None = None,
     loss: str | LossFunction = "cross_entropy",
     teacher: nn.Module | None = None,
     directory: str | Path | None = None,
@@ -54,8 +57,9 @@ def train_supernet(
         supernet: The supernet; its weights are trained.
         data: A data set or a loader of pairs (inputs, target).
         config: Options of the training.
+        sampling: Options of sampling: which widths are trained, and what they learn from.
         loss: "cross_entropy", another loss by name, or a function of (output, target) that returns the mean loss.
-        teacher: Model whose outputs are learned with `config.distill`, by default the full network that the supernet
+        teacher: Model whose outputs are learned with `sampling.distill`, by default the full network that the supernet
             begins with.
         directory: Directory of the checkpoint and the log.
         quiet: If True, no progress is shown.
@@ -74,28 +78,37 @@ def train_supernet(
 
     Example:
         >>> import cafenet, torch
+        >>> from cafenet.space.bins import uniform_bins
         >>> from torch import nn
         >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
         >>> data = torch.utils.data.TensorDataset(torch.randn(16, 3, 8, 8), torch.arange(16) % 2)
         >>> space = cafenet.trace(model, torch.randn(2, 3, 8, 8))
-        >>> supernet = cafenet.Supernet(model, space, cafenet.uniform_bins(space, 8))
+        >>> supernet = cafenet.Supernet(model, space, uniform_bins(space, 8))
         >>> cafenet.train_supernet(supernet, data, cafenet.TrainConfig(epochs=1, batch_size=8), quiet=True).steps
         2
     """
-    check_arguments(TrainingError, config=(config, TrainConfig | None), max_steps=(max_steps, Count | None))
+    check_arguments(
+        TrainingError,
+        config=(config, TrainConfig | None),
+        sampling=(sampling, SamplingConfig | None),
+        max_steps=(max_steps, Count | None),
+    )
     config = TrainConfig() if config is None else plain_numbers(config)
+    sampling = SamplingConfig() if sampling is None else plain_numbers(sampling)
     check_device(config, supernet.device)
     place = None if directory is None else usable_directory(directory, TrainingError)
     options: dict[str, Any] = {"loss": loss, "quiet": quiet, "tensorboard": tensorboard}
     begun = TrainResult(0, float("nan"), finished=True)
-    if config.full_share and supernet.binned.bins.search_space_size > 1:
-        config, begun = _begin_with_full_network(supernet, data, config, place, max_steps, title or name, options)
+    if sampling.full_share and supernet.binned.bins.search_space_size > 1:
+        config, begun = _begin_with_full_network(
+            supernet, data, config, sampling.full_share, place, max_steps, title or name, options
+        )
         if not begun.finished or begun.steps == max_steps:
             return replace(begun, finished=False)
-    if config.distill is None and teacher is not None:
-        raise TrainingError("a teacher is learned from with TrainConfig(distill=...), but that is None")
+    if sampling.distill is None and teacher is not None:
+        raise TrainingError("a teacher is learned from with SamplingConfig(distill=...), but that is None")
     team = processes()
-    trainer = Trainer(supernet, data, config, loss, place, team, name, teacher)
+    trainer = Trainer(supernet, data, config, sampling, loss, place, team, name, teacher)
     journal = Journal(
         trainer.directory if team.is_first else None,
         trainer.total_steps,
@@ -134,6 +147,7 @@ def _begin_with_full_network(
     supernet: Supernet,
     data: Dataset[Any] | DataLoader[Any],
     config: TrainConfig,
+    share: float,
     directory: Path | None,
     max_steps: int | None,
     title: str,
@@ -144,13 +158,12 @@ def _begin_with_full_network(
     Returns:
         The options with which the supernet continues, and the progress of the full network.
     """
-    space, share = supernet.space, config.full_share or 0.0
+    space = supernet.space
     whole = of_one_width(supernet.model, space)
-    first = replace(part_of(config, share), random_share=0.0, sandwich=0, flops_band=None, full_share=0.0, distill=None)
     begun = train_supernet(
         whole,
         data,
-        first,
+        part_of(config, share),
         directory=None if directory is None else directory / FULL_NETWORK,
         max_steps=max_steps,
         name="model",
@@ -161,6 +174,14 @@ def _begin_with_full_network(
     put_in_order(space, whole.model, order, supernet.model)
     supernet.order = supernet.first_order[order]
     return part_of(config, 1 - share), begun
+
+
+def share_full_network(source: Path, target: Path) -> None:
+    """Take the full network that one supernet began with for another that begins with the same, if it has none yet."""
+    source, target = source / FULL_NETWORK, target / FULL_NETWORK
+    if processes().is_first and source.exists() and not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy_directory(source, target)
 
 
 def of_one_width(model: nn.Module, space: WidthSpace) -> Supernet:

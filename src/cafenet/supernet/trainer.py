@@ -18,6 +18,7 @@ from cafenet.modules.batches import Batch, LossFunction
 from cafenet.modules.calling import expect_values
 from cafenet.space.importance import constants
 from cafenet.space.layout import cuts
+from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.supernet import Pick, Supernet, checkpointing_error, same_randomness, unreduced
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import restoring
@@ -37,6 +38,7 @@ class Trainer(SteppedTraining):
         supernet: Supernet,
         data: Dataset[Any] | DataLoader[Any],
         config: TrainConfig,
+        sampling: SamplingConfig,
         loss: str | LossFunction,
         directory: Path | None,
         team: Processes,
@@ -68,7 +70,7 @@ class Trainer(SteppedTraining):
             num_workers=config.num_workers,
         )
         super().__init__(feed, team, config.epochs, config.checkpoint_every)
-        self.supernet, self.config, self.directory = supernet, config, directory
+        self.supernet, self.config, self.sampling, self.directory = supernet, config, sampling, directory
         self.checkpoint = None if directory is None else directory / f"{name}.pt"
         self.loss_name = loss if isinstance(loss, str) else None
         expect_values(supernet, TrainingError)
@@ -81,9 +83,9 @@ class Trainer(SteppedTraining):
         self.has_own_teacher = teacher is None
         """True if the teacher is the network that the supernet begins with. It is saved in the checkpoint, because a
         second start no longer has it."""
-        if config.distill is not None:
+        if sampling.distill is not None:
             self.teacher = Teacher(supernet.model if teacher is None else teacher, supernet.device)
-            self.loss_fn = Distillation(loss, config.distill, config.label_smoothing)
+            self.loss_fn = Distillation(loss, sampling.distill, config.label_smoothing)
         self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise TrainingError("a model must have parameters to train, but all of its have requires_grad False")
@@ -123,7 +125,7 @@ class Trainer(SteppedTraining):
         self._check_batches(batches)
         batches = [self._taught(batch) for batch in batches]
         lr = self._set_learning_rate()
-        is_random = self.step < self.config.random_share * self.total_steps
+        is_random = self.step < self.sampling.random_share * self.total_steps
         losses = []
         for taken in self._widths():
             with self._autocast():
@@ -152,13 +154,13 @@ class Trainer(SteppedTraining):
 
     def _widths(self) -> list[Any]:
         """Return one sampled width, or the widest, the smallest and some sampled ones (the sandwich rule)."""
-        band, spread = self.config.flops_band, self.config.spread
+        band, spread, sandwich = self.sampling.flops_band, self.sampling.spread, self.sampling.sandwich
         if band == "budgets":  # no budget is known here
             band = None
-        if not self.config.sandwich:
+        if not sandwich:
             return [self.supernet.sample(band, spread)]
         num_bins = self.supernet.binned.bins.num_bins
-        return [num_bins, num_bins * 0 + 1, *(self.supernet.sample(band, spread) for _ in range(self.config.sandwich))]
+        return [num_bins, num_bins * 0 + 1, *(self.supernet.sample(band, spread) for _ in range(sandwich))]
 
     def _backward(self, loss: Tensor) -> None:
         """Run the backward pass; explain an error that gradient checkpointing causes."""
@@ -274,15 +276,18 @@ class Trainer(SteppedTraining):
             "bins": {group.name: [group.first, group.size] for group in supernet.binned.bins.groups},
             "pattern": repr(supernet.pattern),
             "choice": repr(supernet.choice),
-            "config": {
-                name: value
-                for name, value in asdict(self.config).items()
-                if name not in (*WITHOUT_EFFECT, "distill")  # the identity of the loss covers distillation
-            },
+            "config": {name: value for name, value in asdict(self.config).items() if name not in WITHOUT_EFFECT},
+            "sampling": self._sampling_identity(),
             "loss": self._loss_identity(),
             "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
             "steps": self.total_steps,
         }
+
+    def _sampling_identity(self) -> dict[str, Any]:
+        """How widths are sampled, where there is more than one; distillation is a part of the loss."""
+        if self.supernet.binned.bins.search_space_size == 1:
+            return {}
+        return {name: value for name, value in asdict(self.sampling).items() if name != "distill"}
 
     def _loss_identity(self) -> str:
         """Return the name of the loss for the identity of a checkpoint."""

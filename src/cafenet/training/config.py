@@ -1,30 +1,25 @@
-"""Options of a supernet's training, and the rules that they must meet."""
+"""Options of a training, and the rules that they must meet."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 
 from cafenet.common.options import (
-    Count,
     NumProcesses,
     Positive,
     PositiveInt,
-    PositiveShare,
-    Rising,
     Seed,
-    Share,
     ShareBelowOne,
     check_options,
 )
 from cafenet.errors import TrainingError
-from cafenet.training.distillation import DistillConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Options of a supernet's training.
+    """Options of a training, of a model or of a supernet.
 
     Examples:
         >>> import cafenet
@@ -49,29 +44,6 @@ class TrainConfig:
     """The schedule of the learning rate."""
     label_smoothing: ShareBelowOne = 0.0
     """Label smoothing of the loss, if the loss is given by name."""
-    random_share: Share = 0.0
-    """Share of the first steps that train a random candidate instead of the best one (lambda in the paper)."""
-    sandwich: Count = 0
-    """Number of sampled widths per step beside the widest and the smallest (the sandwich rule). 0 trains one width
-    per step.
-    """
-    flops_band: Annotated[tuple[PositiveShare, PositiveShare], Rising()] | Literal["budgets"] | None = "budgets"
-    """Band of FLOPs from which widths are sampled, as shares of the model's FLOPs, e.g. [0.3, 0.7]. `budgets` is a
-    band around the budgets that will be searched, if these are known. None samples over all bins, as in the
-    paper.
-    """
-    spread: Positive = 0.3
-    """Spread of the groups' shares inside a band, as the standard deviation of their logarithms."""
-    full_share: ShareBelowOne | None = None
-    """Share of the epochs that train the full network first. Its most important channels are then moved to the
-    front, and the supernet continues from there. None means 0.3 in a search or a run, and 0, as in the paper, in
-    `train_supernet` alone.
-    """
-    distill: DistillConfig | None = None
-    """Options of distillation, in which all widths learn the outputs of the full network that the supernet begins
-    with: the given network if it is trained, or the one trained first (`full_share`). In a later stage it is the
-    network that the stage before found.
-    """
     clip_norm: Positive | None = None
     """Largest norm of all gradients together. None does not clip."""
     amp: Literal["bf16", "fp16"] | None = None

@@ -19,8 +19,8 @@ class DistillConfig:
     """Options of knowledge distillation, in which a network learns a teacher's outputs in addition to the labels.
 
     Examples:
-        >>> import cafenet
-        >>> cafenet.DistillConfig(weight=0.7)
+        >>> from cafenet.training.distillation import DistillConfig
+        >>> DistillConfig(weight=0.7)
         DistillConfig(weight=0.7, temperature=4.0)
     """
 

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_flatten
 from cafenet.common.files import write_text
 from cafenet.errors import BudgetError
 from cafenet.modules.calling import call_arguments
-from cafenet.searching.latency.measure import LatencySettings, measure_latency
+from cafenet.searching.latency.measure import LatencyConfig, measure_latency
 from cafenet.space.bins import Bins
 from cafenet.space.cost import FloatArray, IntArray
 from cafenet.space.width_space import WidthSpace
@@ -94,7 +94,7 @@ def fit_latency(
     space: WidthSpace,
     bins: Bins,
     example_inputs: Any,
-    settings: LatencySettings,
+    settings: LatencyConfig,
     *,
     num_measured: int = 24,
     seed: int = 0,
@@ -169,7 +169,7 @@ def _spread(num_bins: IntArray, n: int, rng: np.random.Generator) -> IntArray:
     return rng.permutation(np.unique(taken, axis=0))
 
 
-def _key(space: WidthSpace, bins: Bins, example_inputs: Any, settings: LatencySettings) -> dict[str, Any]:
+def _key(space: WidthSpace, bins: Bins, example_inputs: Any, settings: LatencyConfig) -> dict[str, Any]:
     """Return everything that measurements depend on, as plain values."""
     inputs = [leaf for leaf in tree_flatten(call_arguments(example_inputs))[0] if isinstance(leaf, Tensor)]
     return {

@@ -17,12 +17,12 @@ from cafenet.modules.calling import call_arguments, copy_of, expect_values
 
 
 @dataclass(frozen=True)
-class LatencySettings:
+class LatencyConfig:
     """Conditions under which latency is measured.
 
     Example:
         >>> import cafenet
-        >>> cafenet.LatencySettings(batch_size=8, repeats=5).device
+        >>> cafenet.LatencyConfig(batch_size=8, repeats=5).device
         'cpu'
     """
 
@@ -47,7 +47,7 @@ class LatencySettings:
             raise BudgetError(f"device must be one that PyTorch can run on here, but is {self.device!r}; use cpu")
 
 
-def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencySettings) -> float:
+def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConfig) -> float:
     """Measure the median time of a forward pass in eval mode without gradients.
 
     A copy of the model runs, so the model itself is unchanged. The batch is the first dimension of the first tensor in
@@ -63,8 +63,9 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencySett
 
     Example:
         >>> import cafenet, torch
-        >>> settings = cafenet.LatencySettings(repeats=3)
-        >>> cafenet.measure_latency(torch.nn.Linear(8, 8), torch.randn(1, 8), settings) > 0
+        >>> from cafenet.searching.latency.measure import measure_latency
+        >>> settings = cafenet.LatencyConfig(repeats=3)
+        >>> measure_latency(torch.nn.Linear(8, 8), torch.randn(1, 8), settings) > 0
         True
     """
     expect_values(model, BudgetError)

@@ -1,0 +1,73 @@
+"""What a search would refuse later, refused before a supernet is trained for it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from cafenet.common.user_code import UserPart
+from cafenet.errors import BudgetError, ScoringError, first_line
+from cafenet.modules.calling import call_arguments, training_mode
+from cafenet.modules.snapshot import unchanged
+from cafenet.pipeline.stages import Job, Stage, check_feasible
+from cafenet.scoring.examples import Data, hold_examples
+from cafenet.scoring.metrics import Metric, check_labels, expect_function, is_per_example, metric_by_name
+from cafenet.searching.budget import Budget
+from cafenet.searching.latency.measure import measure_latency
+from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.build import build_bins
+
+_FEW = 8
+"""Examples that show whether a metric fits."""
+
+
+def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: bool) -> None:
+    """Refuse a budget, a metric or data that some stage could not work with.
+
+    is_fresh: whether nothing was trained before; then all labels are looked at, which may take as long as reading them.
+    """
+    for stage in plan:
+        check_feasible(space, job, stage)
+    metric: Metric = (
+        metric_by_name(job.metric, job.loss)
+        if isinstance(job.metric, str)
+        else UserPart(expect_function(job.metric), "the metric", "the check before the search")
+    )
+    _few_outputs(space.model, job.train, "training data")
+    output, target, size = _few_outputs(space.model, job.validation, "validation data")
+    is_per_example(metric, output, target, size)
+    if is_fresh and isinstance(job.metric, str):
+        most = job.scoring.max_examples
+        _, target = hold_examples(job.validation, "validation data", num_examples=most).batch
+        check_labels(output, target, "validation data")
+
+
+def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int]:
+    """What the model says of a few examples, read as scoring reads them, with their targets and number."""
+    held = hold_examples(data, name, num_examples=_FEW, device=next(model.parameters()).device)
+    args, kwargs = call_arguments(held.batch[0])
+    try:
+        with unchanged(model), training_mode(model, False), torch.no_grad():
+            return model(*args, **kwargs), held.batch[1], held.size
+    except (RuntimeError, ValueError, TypeError) as error:
+        shapes = [list(leaf.shape) for leaf in tree_leaves(held.batch[0]) if isinstance(leaf, torch.Tensor)]
+        raise ScoringError(
+            f"the model must take the inputs of the {name}, which are {shapes} for {held.size} examples, but: "
+            f"{first_line(error)}; a list must hold batches, or examples whose target is one number"
+        ) from error
+
+
+def check_latency(job: Job, space: WidthSpace, budget: Budget, example_inputs: Any) -> None:
+    """The smallest subnet must keep a cap on latency."""
+    bins = build_bins(space, job.supernet)
+    for cap in budget.caps:
+        if cap.cost == "latency_ms":
+            smallest = space.extract(bins.widths(bins.num_bins * 0 + 1).tolist())
+            measured = measure_latency(smallest, example_inputs, job.latency)
+            if measured > cap.limit:
+                raise BudgetError(
+                    f"`budget >= smallest subnet` must hold, but {budget.text!r} allows {cap} and the smallest subnet "
+                    f"takes {measured:.3g} ms; raise the budget or lower min_width"
+                )

@@ -1,0 +1,77 @@
+"""What `cafenet.search` keeps in its directory beside the stages: its settings, the width space, what was found."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from cafenet.common.files import write_json
+from cafenet.common.run_files import ENTRIES, RECIPE, SEARCH, SPACE, read_if_there
+from cafenet.errors import TrainingError
+from cafenet.pipeline.stages import Job, StagesConfig, StagesResult
+from cafenet.scoring.metrics import metric_name
+from cafenet.searching.algorithms.base import METHODS
+from cafenet.space.description import describe_space
+from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.build import build_bins
+
+
+def describe_search(
+    model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path
+) -> None:
+    """What a report tells of the search beside its scores."""
+    parts = ("supernet", "training", "sampling", "algorithm", "search", "scoring", "latency", "freeze")
+    content = {
+        "format": "cafenet-search",
+        "format_version": 1,
+        "description": f"{type(model).__name__} at {budget}",
+        "budget": budget,
+        "metric": metric_name(job.metric),
+        "settings": {name: _plain(getattr(job, name)) for name in parts} | {"stages": _plain(stages)},
+    }
+    write_json(place / SEARCH.name, content)
+    write_json(place / SPACE.name, describe_space(space, build_bins(space, job.supernet)))
+
+
+def stages_before(directory: str | Path | None) -> StagesConfig | None:
+    """The stages of the search that a directory holds."""
+    found = None if directory is None else read_if_there(SEARCH, Path(directory))
+    stages = None if found is None else found["settings"].get("stages")
+    return None if stages is None else StagesConfig(**stages)
+
+
+def _plain(config: Any) -> Any:
+    """As JSON takes it; an algorithm of the user's own may be any object."""
+    content = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
+    return json.loads(json.dumps(content, default=repr))
+
+
+def write_entry(found: StagesResult, place: Path) -> None:
+    """Keep what was found, as a run keeps it."""
+    result = found.result
+    method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
+    channels = dict(result.channels)
+    entry = {
+        "method": method,
+        "budget": result.budget,
+        "channels": channels,
+        "search_score": result.score,
+        "supernet": found.place.name,
+    }
+    write_json(place / ENTRIES.name, [entry])
+
+
+@contextmanager
+def kept_in(directory: str | Path | None) -> Iterator[Path]:
+    if directory is not None:
+        if (Path(directory) / RECIPE.name).exists():
+            raise TrainingError(f"{directory} holds a run of `cafenet run`, no search; give another directory")
+        yield Path(directory)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
