@@ -272,7 +272,7 @@ def finished(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 def score_label(run: RunRecord) -> str:
     """What a search's scores are, for an axis."""
-    metric = run.recipe.get("search", {}).get("metric", "accuracy")
+    metric = run.recipe.get("metric", "accuracy")
     return "validation accuracy in the supernet, %" if metric == "accuracy" else f"100 x {metric} in the supernet"
 
 

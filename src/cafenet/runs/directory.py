@@ -142,7 +142,7 @@ class RunDirectory:
 
 def _take_over_seeds(before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Whether `now` has all seeds of the final trainings of `before` and more, which is no other run; then both do."""
-    old, new = (document.get("retrain", document) for document in (before, now))
+    old, new = (document.get("finetune", document) for document in (before, now))
     if not isinstance(old, dict) or not set(old.get("seeds", ())) < set(new.get("seeds", ())):
         return False
     old["seeds"] = new["seeds"]

@@ -1,9 +1,9 @@
 """The typed tree that recipes (YAML), flags and `--help` come from: one sentence under each field is its help text."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from cafenet.common.options import Count, NumProcesses, Positive, PositiveInt, Range, Seed, check_options
+from cafenet.common.options import Count, NumProcesses, Positive, PositiveInt, Range, Rising, Seed, Share, check_options
 from cafenet.data.augment import Augmentation
 from cafenet.errors import RecipeError
 from cafenet.pipeline.stages import StagesConfig
@@ -13,7 +13,6 @@ from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency.measure import LatencyConfig
-from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig
@@ -59,31 +58,9 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class SearchSection:
-    """What is searched for, and how."""
-
-    budget: str = "50%"
-    """50%, 150M, 1.5M params, 12ms; + between caps that must all hold, commas between several budgets."""
-    algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("trend",)
-    """CafeNet-T is trend, CafeNet-E evolution, CafeNet-R random, CafeNet-G greedy; each gives a model of its own."""
-    metric: Literal["accuracy", "negative_loss"] = "accuracy"
-    evolution: Evolution = field(default_factory=Evolution)
-    random: RandomSearch = field(default_factory=RandomSearch)
-    greedy: Greedy = field(default_factory=Greedy)
-    trend: Trend = field(default_factory=Trend)
-    settings: SearchConfig = field(default_factory=SearchConfig)
-    scoring: ScoringConfig = field(default_factory=ScoringConfig)
-    latency: LatencyConfig = field(default_factory=LatencyConfig)
-
-    def __post_init__(self) -> None:
-        check_options(self, RecipeError)
-
-
-@dataclass(frozen=True)
-class RetrainSection:
+class FinetuneConfig(TrainConfig):
     """How the final models are trained, all alike."""
 
-    train: TrainConfig = field(default_factory=TrainConfig)
     seeds: tuple[Seed, ...] = (0,)
     """One training for each; tables show the mean and the spread."""
     start: Literal["scratch", "supernet"] = "scratch"
@@ -97,9 +74,14 @@ class RetrainSection:
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
 
+    def training(self, seed: int) -> TrainConfig:
+        """The training of one seed."""
+        options = {each.name: getattr(self, each.name) for each in fields(TrainConfig)}
+        return TrainConfig(**options | {"seed": seed})
+
 
 @dataclass(frozen=True)
-class BaselinesSection:
+class BaselinesConfig:
     """What the result is shown against, trained alike."""
 
     original: bool = True
@@ -139,8 +121,12 @@ class Recipe:
     """A whole job: from a model and a budget to a trained slim model, beside its baselines."""
 
     description: str = ""
+    budget: str = "50%"
+    """50%, 150M, 1.5M params, 12ms; + between caps that must all hold, commas between several budgets."""
     loss: Literal["cross_entropy", "bce"] = "cross_entropy"
     """bce is for multi-label targets."""
+    metric: Literal["accuracy", "negative_loss"] = "accuracy"
+    """What widths are scored by."""
     seed: Seed = 0
     """Of the supernet's training and the search; the final models and the split have seeds of their own."""
     device: str = "auto"
@@ -152,9 +138,24 @@ class Recipe:
     """Of the supernet."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     stages: StagesConfig = field(default_factory=StagesConfig)
-    search: SearchSection = field(default_factory=SearchSection)
-    retrain: RetrainSection = field(default_factory=RetrainSection)
-    baselines: BaselinesSection = field(default_factory=BaselinesSection)
+    algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("trend",)
+    """CafeNet-T is trend, CafeNet-E evolution, CafeNet-R random, CafeNet-G greedy; each gives a model of its own."""
+    evolution: Evolution = field(default_factory=Evolution)
+    random: RandomSearch = field(default_factory=RandomSearch)
+    greedy: Greedy = field(default_factory=Greedy)
+    trend: Trend = field(default_factory=Trend)
+    scoring: ScoringConfig = field(default_factory=ScoringConfig)
+    latency: LatencyConfig = field(default_factory=LatencyConfig)
+    band: Annotated[tuple[Share, Share], Rising()] = (0.95, 1.0)
+    """Share of the budget that widths proposed by evolution and random search use; trend chooses its own."""
+    min_usage: Share = 0.99
+    """Share of the budget that the result uses at least, if any width can."""
+    num_finalists: PositiveInt = 5
+    """Number of best widths that are filled up and scored exactly at the end."""
+    search_workers: Annotated[int, Range(1, 4096)] = 1
+    """Number of processes on this machine that score widths; they divide its threads."""
+    finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
+    baselines: BaselinesConfig = field(default_factory=BaselinesConfig)
     reference: list[Reference] = field(default_factory=list)
     """Published rows of the same experiment."""
 

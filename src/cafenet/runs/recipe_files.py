@@ -52,7 +52,7 @@ def recipe_text(name: str, folder: str = SHIPPED, listing: str = "cafenet recipe
 
 
 def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
-    """A recipe with flags such as `--search.budget 25%` over it."""
+    """A recipe with flags such as `--budget 25%` over it."""
     return load_tree(Recipe, name, recipe_text(name), flags)
 
 
@@ -60,7 +60,7 @@ def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ())
     """The YAML of a recipe called `name`, with flags over it, as a typed tree."""
     content = read_yaml(text, f"the recipe {name}") or {}
     if not isinstance(content, dict):
-        raise RecipeError(f"the recipe {name} must hold sections (model, data, search, ...), but is {content!r:.60}")
+        raise RecipeError(f"the recipe {name} must hold sections (model, data, train, ...), but is {content!r:.60}")
     problems = _unknown_keys(content, kind)
     if problems:
         raise RecipeError(f"the recipe {name} has {'; '.join(problems)}")
