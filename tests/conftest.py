@@ -23,5 +23,5 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("report")
     recipe = recipe_file(place, description="tiny <b>& bold</b>")
     output = place / "whole"
-    assert main(["run", str(recipe), "--output", str(output), "--retrain.seeds", "[0,1]", "--quiet"]) == 0
+    assert main(["run", str(recipe), "--output", str(output), "--finetune.seeds", "[0,1]", "--quiet"]) == 0
     return output

@@ -341,7 +341,7 @@ def _nesting_cases(shared: Path) -> Iterable[Case]:
 NAMED: dict[str, Callable[[Path, str], None]] = {
     "recipe.yaml: description": lambda out, text: _set(out / "recipe.yaml", ["description"], text),
     "recipe.yaml: data.source": lambda out, text: _set(out / "recipe.yaml", ["data", "source"], text),
-    "recipe.yaml: search.budget": lambda out, text: _set(out / "recipe.yaml", ["search", "budget"], text),
+    "recipe.yaml: search.budget": lambda out, text: _set(out / "recipe.yaml", ["budget"], text),
     "manifest.json: command": lambda out, text: _set(out / "manifest.json", ["command"], [text]),
     "manifest.json: stopped": lambda out, text: _set(
         out / "manifest.json", ["stopped"], {"step": text, "reason": text}

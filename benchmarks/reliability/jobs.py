@@ -54,7 +54,7 @@ SEARCH = {
     "algorithms": ["evolution"],
     "evolution": {"population": 4, "iterations": 2},
     "scoring": {"calibration_size": 32, "batch_size": 32},
-    "settings": {"num_finalists": 2},
+    "num_finalists": 2,
     "latency": {"repeats": 2, "warmup": 0},
 }
 DETECTOR = {
@@ -107,8 +107,8 @@ def prepare_run(place: Path) -> None:
         "data": {"source": f"npz:{place}"},
         "supernet": {"r": 1},
         "train": TRAINING,
-        "search": SEARCH,
-        "retrain": {"train": TRAINING},
+        **SEARCH,
+        "finetune": TRAINING,
         "baselines": {"fixed": False},
     }
     (place / "tiny.yaml").write_text(yaml.safe_dump(recipe))

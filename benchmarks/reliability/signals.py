@@ -101,7 +101,7 @@ def _usual_seconds(shared: Path) -> float:
 
 def _kill(number: int, shared: Path) -> Callable[[Path], Outcome]:
     def check(place: Path) -> Outcome:
-        flags = ["--search.settings.num_workers=2", "--search.evolution.iterations=200"]
+        flags = ["--search_workers=2", "--evolution.iterations=200"]
         process = _command(shared, place, *flags)
         try:
             until = time.monotonic() + LIMIT_S

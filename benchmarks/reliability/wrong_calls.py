@@ -373,7 +373,7 @@ SEARCHING: Table = [
     ),
     ("StagesConfig(numbers)", lambda v: search(stages=StagesConfig(**v)), [{"num_stages": 1.5}, {"alpha": NAN}]),
     ("search(seed)", lambda v: search(seed=v), [-1, 2**70, "0", 0.5, None]),
-    ("SearchOptions(num_workers)", lambda v: search(num_workers=v), [0, -1, "2", 1.5]),
+    ("SearchOptions(search_workers)", lambda v: search(search_workers=v), [0, -1, "2", 1.5]),
     ("SearchOptions(band)", lambda v: search(band=v), [(1, 0.5), (0, 2), 3, "all", (NAN, 1)]),
     ("SearchOptions(min_usage)", lambda v: search(min_usage=v), [-1, 2, NAN, "1"]),
     ("SearchOptions(num_finalists)", lambda v: search(num_finalists=v), [0, -1, "2", 1.5]),

@@ -14,13 +14,12 @@ from cafenet.errors import CafeNetError
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.stages import StagesConfig
 from cafenet.runs.recipe import (
-    BaselinesSection,
+    BaselinesConfig,
     DataConfig,
+    FinetuneConfig,
     ModelConfig,
     Recipe,
     Reference,
-    RetrainSection,
-    SearchSection,
 )
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.evolution import Evolution
@@ -36,7 +35,7 @@ from cafenet.training.distillation import DistillConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 CONFIGS = (
-    *(BaselinesSection, DataConfig, ModelConfig, Recipe, RetrainSection, SearchSection, Augmentation, DistillConfig),
+    *(BaselinesConfig, DataConfig, ModelConfig, Recipe, FinetuneConfig, Augmentation, DistillConfig),
     *(OptimizerConfig, ScheduleConfig, ScoringConfig, Evolution, Greedy, LatencyConfig, RandomSearch, Trend),
     *(SamplingConfig, SearchConfig, SearchOptions, StagesConfig, SupernetConfig, TrainConfig),
 )

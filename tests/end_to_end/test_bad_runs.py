@@ -11,7 +11,7 @@ from cafenet.cli.main import main
 from tests.helpers.tiny_run import contents, faces_folder, picture_folder, recipe_file, refused
 
 COLOUR = ("--model.input_size=[3,12,12]", "--model.options.in_channels=3", "--model.options.num_classes=2")
-SMALL = ("--data.num_train=null", "--train.batch_size=8", "--retrain.train.batch_size=8")
+SMALL = ("--data.num_train=null", "--train.batch_size=8", "--finetune.batch_size=8")
 
 
 def mistake(capsys, recipe: Path, *flags: str) -> str:
@@ -40,11 +40,11 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
             "one output a class, but {net} has 11 and Fashion-MNIST subset, training set",
         ),
         (["--loss=bce"], "the loss must be bce for attributes alone, but is bce for the classes"),
-        (["--search.budget=1%"], "`budget >= smallest subnet` must hold"),
-        (["--search.budget=50%,1%"], "raise the budget '1%'"),
-        (["--search.budget=100%"], "a relative budget must be below 100%"),
-        (["--search.budget=many"], "a budget must be a number with its unit, but got 'many'"),
-        (["--search.buget=50%"], "there is no flag --search.buget; did you mean --search.budget?"),
+        (["--budget=1%"], "`budget >= smallest subnet` must hold"),
+        (["--budget=50%,1%"], "raise the budget '1%'"),
+        (["--budget=100%"], "a relative budget must be below 100%"),
+        (["--budget=many"], "a budget must be a number with its unit, but got 'many'"),
+        (["--buget=50%"], "there is no flag --buget; did you mean --budget?"),
         (["--model.options.in_channels=3"], "{net} must take inputs of shape [1, 28, 28], but"),
         (["--model.name={place}/net.py:biuld"], "net.py has no 'biuld'"),
         (["--model.name={place}/absent.py:build"], "there is no"),
@@ -53,33 +53,32 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--supernet.r=-1"], "supernet.r must be a whole number of at least 0, but is -1"),
         (["--supernet.beta=0"], "supernet.beta must be a number above 0, but is 0"),
         (["--train.batch_size=1000"], "must fill one step of 1 x 1000 examples, but has 130"),
-        (["--retrain.train.batch_size=1000"], "must fill one step of 1 x 1000 examples, but has 150"),
-        (["--retrain.train.optimizer.name=SDG"], "no optimiser 'SDG'; did you mean SGD"),
-        (["--retrain.train.schedule.name=cosin"], "retrain.train.schedule.name"),
-        (["--retrain.train.epochs=0"], "retrain.train.epochs must be a number above 0, but is 0"),
+        (["--finetune.batch_size=1000"], "must fill one step of 1 x 1000 examples, but has 150"),
+        (["--finetune.optimizer.name=SDG"], "no optimiser 'SDG'; did you mean SGD"),
+        (["--finetune.schedule.name=cosin"], "finetune.schedule.name"),
+        (["--finetune.epochs=0"], "finetune.epochs must be a number above 0, but is 0"),
         (
             ["--baselines.random_widths=2", "--baselines.random_epochs=0"],
             "random_epochs must be a number above 0",
         ),
-        (["--retrain.seeds=[]"], "retrain.seeds must hold at least one seed, each once, but is []"),
-        (["--retrain.seeds=[1,1]"], "retrain.seeds must hold at least one seed, each once, but is [1, 1]"),
-        (["--retrain.seeds=[-1]"], "retrain.seeds must be a list, each a whole number from 0 to"),
+        (["--finetune.seeds=[]"], "finetune.seeds must hold at least one seed, each once, but is []"),
+        (["--finetune.seeds=[1,1]"], "finetune.seeds must hold at least one seed, each once, but is [1, 1]"),
+        (["--finetune.seeds=[-1]"], "finetune.seeds must be a list, each a whole number from 0 to"),
         (["--seed=-1"], "seed must be a whole number from 0 to 9223372036854775807, but is -1"),
         (["--data.split_seed=-1"], "data.split_seed must be a whole number from 0 to"),
         (["--seed=99999999999999999999"], "but is 99999999999999999999"),
-        (["--search.algorithms=[]"], "search.algorithms must hold at least one of"),
+        (["--algorithms=[]"], "algorithms must hold at least one of"),
         (
-            ["--retrain.teacher=original", "--baselines.original=false"],
+            ["--finetune.teacher=original", "--baselines.original=false"],
             "needs baselines.original true, but it is false",
         ),
-        (["--retrain.teacher={place}/net.py:absent"], "net.py has no 'absent'"),
-        (["--retrain.teacher=torchvision:resnet18"], "a teacher must come with weights, but torchvision:resnet18 has"),
+        (["--finetune.teacher={place}/net.py:absent"], "net.py has no 'absent'"),
+        (["--finetune.teacher=torchvision:resnet18"], "a teacher must come with weights, but torchvision:resnet18 has"),
         (
-            ["--retrain.teacher={net}", "--retrain.teacher_options={num_classes: 7}"],
+            ["--finetune.teacher={net}", "--finetune.teacher_options={num_classes: 7}"],
             "a teacher must have the model's outputs, [10], but {net} has [7]",
         ),
         (["--train.seed=3"], "train.seed must be left out, since seed decides, but is 3"),
-        (["--search.settings.seed=3"], "search.settings.seed must be left out, since seed decides"),
         (
             ["--sampling.distill.weight=0.9", "--sampling.full_share=0"],
             "sampling.distill learns from a trained network, but fresh weights are not",
@@ -89,24 +88,24 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
             "sampling.random_share is 0.5, but with supernet.r 0 there is one candidate; raise supernet.r",
         ),
         (["--supernet.per_group=true", "--supernet.r=0"], "but with r = 0 there is one; raise r"),
-        (["--retrain.train.seed=3"], "retrain.train.seed must be left out, since retrain.seeds decides"),
+        (["--finetune.seed=3"], "finetune.seed must be left out, since finetune.seeds decides"),
         (["--train.num_workers=2"], "train.num_workers must be left out, since data.num_workers decides"),
         (
-            ["--retrain.train.label_smoothing=2"],
-            "train.label_smoothing must be a number from 0 to below 1, but is 2",
+            ["--finetune.label_smoothing=2"],
+            "finetune.label_smoothing must be a number from 0 to below 1, but is 2",
         ),
         (
-            ["--retrain.start=supernet", "--stages.num_stages=2"],
-            "retrain.start supernet needs one stage, but there are 2",
+            ["--finetune.start=supernet", "--stages.num_stages=2"],
+            "finetune.start supernet needs one stage, but there are 2",
         ),
         (["--baselines.random_widths=-1"], "baselines.random_widths must be a whole number of at least 0, but is -1"),
         (["--data.num_workers=-1"], "data.num_workers must be a whole number from 0 to 4096 or None, but is -1"),
-        (["--search.algorithms=[trend,trend]"], "search.algorithms must hold each once, but is ['trend', 'trend']"),
+        (["--algorithms=[trend,trend]"], "algorithms must hold each once, but is ['trend', 'trend']"),
         (["--data.num_train=0"], "data.num_train must be a whole number of at least 1 or None, but is 0"),
         (["--data.validation_share=1"], "data.validation_share must be a number above 0 and below 1, but is 1"),
         (["--device=nowhere"], "device must be auto, cpu or one that PyTorch can use here, but 'nowhere' is not"),
         (["--device=meta"], "but 'meta' is not: meta tensors hold no values"),
-        (["--search.latency.device=nowhere"], "device must be one that PyTorch can run on here"),
+        (["--latency.device=nowhere"], "device must be one that PyTorch can run on here"),
     ],
 )
 def test_a_mistake_is_found_before_any_work(flags, message, recipe, capsys):
@@ -117,15 +116,15 @@ def test_a_mistake_is_found_before_any_work(flags, message, recipe, capsys):
 
 
 def test_several_mistakes_in_one_line(recipe, capsys):
-    line = mistake(capsys, recipe, "--retrain.seeds=[]", "--search.algorithms=[]")
+    line = mistake(capsys, recipe, "--finetune.seeds=[]", "--algorithms=[]")
     assert line.count(", but is ") == 2
-    line = mistake(capsys, recipe, "--seed=-1", "--data.num_train=-3", "--retrain.train.schedule.gamma=0")
+    line = mistake(capsys, recipe, "--seed=-1", "--data.num_train=-3", "--finetune.schedule.gamma=0")
     assert line.count(", but is ") == 3
 
 
 def test_a_recipe_with_a_typo(tmp_path, capsys):
-    recipe = recipe_file(tmp_path, serch={"budget": "50%"})
-    assert "unknown key 'serch'; did you mean search?" in mistake(capsys, recipe)
+    recipe = recipe_file(tmp_path, supernt={"r": 1})
+    assert "unknown key 'supernt'; did you mean supernet?" in mistake(capsys, recipe)
 
 
 def test_classes_without_a_name(tmp_path, capsys):

@@ -38,7 +38,7 @@ def test_by_method_and_format(finished, tmp_path):
 
 
 def test_by_budget_and_seed(recipe, tmp_path):
-    flags = ["--search.budget=60%,30%", "--retrain.seeds=[2,5]", "--baselines.fixed=false"]
+    flags = ["--budget=60%,30%", "--finetune.seeds=[2,5]", "--baselines.fixed=false"]
     run(recipe, tmp_path / "run", *flags, "--baselines.original=false", "--baselines.uniform=false", step="retrain")
     for budget, seed, place in (("30%", "5", "30pct-cafenet-e/seed-5"), (None, None, "60pct-cafenet-e/seed-2")):
         chosen = [] if budget is None else ["--budget", budget, "--seed", seed]
@@ -74,4 +74,4 @@ def test_a_run_that_has_not_come_so_far(recipe, tmp_path, capsys):
     assert "must hold a finished search" in refused(capsys, "export", tmp_path / "run", tmp_path / "model.pt")
     run(recipe, tmp_path / "run", "--baselines.fixed=false", step="search")
     line = refused(capsys, "export", tmp_path / "run", tmp_path / "model.pt")
-    assert "the run has no trained CafeNet-E 50% of seed 0; it may lack `cafenet retrain`" in line
+    assert "the run has no trained CafeNet-E 50% of seed 0; it may lack `cafenet finetune`" in line

@@ -75,7 +75,7 @@ def test_step_by_step_equals_all_at_once(finished, recipe, tmp_path, never, monk
     found = contents(directory, "*.pt", "*.journal", "result-*.json")
     with monkeypatch.context() as limited:
         limited.setattr(Scorer, "score", None)
-        assert run(recipe, directory, step="retrain") == {}
+        assert run(recipe, directory, step="finetune") == {}
     assert len(list(directory.glob("models/*/seed-0/slim.pt"))) == 4
     assert found.items() <= contents(directory, "*.pt", "*.journal", "result-*.json").items()
     assert not (directory / "results.json").exists()
@@ -181,13 +181,13 @@ def slowness(monkeypatch):
     return slowness
 
 
-WITHIN_LATENCY = ["--search.budget=14ms", "--baselines.fixed=false", "--baselines.original=false"]
+WITHIN_LATENCY = ["--budget=14ms", "--baselines.fixed=false", "--baselines.original=false"]
 
 
 @pytest.mark.parametrize("budget", ["14ms", "70% latency"])
 def test_a_run_within_a_latency_goes_on_with_what_it_measured_first(budget, slowness, recipe, tmp_path, monkeypatch):
     """Measured anew at the second start, the budget or the baselines would be others."""
-    output, flags = tmp_path / "run", [*WITHIN_LATENCY, f"--search.budget={budget}"]
+    output, flags = tmp_path / "run", [*WITHIN_LATENCY, f"--budget={budget}"]
     flags += ["--baselines.random_widths=2", "--baselines.random_epochs=1"]
     with monkeypatch.context() as patch:
         patch.setattr(finals, "save", interrupted)
@@ -227,5 +227,5 @@ def test_a_refused_start_changes_no_measurements(slowness, recipe, tmp_path):
     kept = contents(output, "latency.json")
     assert kept
     with pytest.raises(RecipeError, match="holds a run of another recipe"):
-        run(recipe, output, *WITHIN_LATENCY, "--search.latency.batch_size=2", step="train")
+        run(recipe, output, *WITHIN_LATENCY, "--latency.batch_size=2", step="train")
     assert contents(output, "latency.json") == kept

@@ -40,7 +40,7 @@ def workload_of(directory: Path) -> Workload:
 
 
 def test_several_budgets_of_one_supernet(recipe, tmp_path):
-    results = run(recipe, tmp_path / "run", "--search.budget=60%,30%")
+    results = run(recipe, tmp_path / "run", "--budget=60%,30%")
     assert [(each["method"], each["budget"]) for each in results["rows"]] == [
         (ORIGINAL, ""),
         *((method, budget) for method in (UNIFORM, FIXED, OURS) for budget in ("60%", "30%")),
@@ -75,8 +75,8 @@ def test_the_fixed_pattern_keeps_leading_channels(finished):
 
 
 def test_algorithms_share_a_supernet(recipe, tmp_path):
-    samples = ["--search.random.samples=4", "--search.trend.samples=4"]
-    algorithms = ["--search.algorithms=[evolution,random,trend]", *samples]
+    samples = ["--random.samples=4", "--trend.samples=4"]
+    algorithms = ["--algorithms=[evolution,random,trend]", *samples]
     results = run(recipe, tmp_path / "run", *ALONE, *algorithms)
     assert [each["method"] for each in results["rows"]] == ["CafeNet-E", "CafeNet-R", "CafeNet-T"]
     assert num_steps(tmp_path / "run" / "supernet") == 4
@@ -133,7 +133,7 @@ def test_final_models_start_from_fresh_weights_of_their_seed(finished):
 
 
 def test_final_models_may_start_from_their_supernet(recipe, tmp_path, finished):
-    results = run(recipe, tmp_path / "run", "--retrain.start=supernet")
+    results = run(recipe, tmp_path / "run", "--finetune.start=supernet")
     workload = workload_of(tmp_path / "run")
     for entry in read_entries(tmp_path / "run"):
         weights = workload.build(0)
@@ -161,7 +161,7 @@ def test_the_original_as_a_teacher(recipe, tmp_path, monkeypatch):
         return plain(*arguments, teacher=teacher, distill=distill, directory=directory, **options)
 
     monkeypatch.setattr(finals, "train_model", noted)
-    flags = ["--retrain.teacher=original", "--retrain.distill.weight=0.9", "--retrain.seeds=[0,1]"]
+    flags = ["--finetune.teacher=original", "--finetune.distill.weight=0.9", "--finetune.seeds=[0,1]"]
     run(recipe, tmp_path / "run", *flags, "--baselines.fixed=false")
     workload, models = workload_of(tmp_path / "run"), tmp_path / "run" / "models"
     for seed in ("seed-0", "seed-1"):
@@ -183,7 +183,7 @@ def test_a_teacher_by_name(recipe, tmp_path, monkeypatch):
         return plain(*arguments, teacher=teacher, **options)
 
     monkeypatch.setattr(finals, "train_model", noted)
-    run(recipe, tmp_path / "run", *ALONE, f"--retrain.teacher={tmp_path}/net.py:teacher")
+    run(recipe, tmp_path / "run", *ALONE, f"--finetune.teacher={tmp_path}/net.py:teacher")
     (teacher,) = teachers
     assert not teacher[0].weight.any()
 
@@ -195,7 +195,7 @@ def test_a_fixed_pattern_is_not_its_own_baseline(recipe, tmp_path):
 
 
 def test_two_seeds(recipe, tmp_path):
-    results = run(recipe, tmp_path / "run", "--retrain.seeds=[3,4]", "--baselines.fixed=false")
+    results = run(recipe, tmp_path / "run", "--finetune.seeds=[3,4]", "--baselines.fixed=false")
     for each in results["rows"]:
         assert len(each["accuracies"]) == 2
         key = Entry(each["method"], each["budget"], None).key
@@ -225,7 +225,7 @@ def test_a_seed_more_trains_only_what_is_missing(recipe, tmp_path, monkeypatch):
         return plain(self, batches)
 
     monkeypatch.setattr(trainer.Trainer, "_train_step", watched)
-    results = run(recipe, tmp_path / "run", "--baselines.fixed=false", "--retrain.seeds=[0,1]")
+    results = run(recipe, tmp_path / "run", "--baselines.fixed=false", "--finetune.seeds=[0,1]")
     assert trained == {"seed-1"}
     assert [each["accuracies"][:1] for each in results["rows"]] == [each["accuracies"] for each in before]
     assert all(len(each["accuracies"]) == 2 for each in results["rows"])
@@ -235,7 +235,7 @@ def test_attributes(tmp_path):
     faces = faces_folder(tmp_path / "faces")
     recipe = recipe_file(tmp_path, data={"source": f"celeba:{faces}", "options": {"size": [12, 12]}}, loss="bce")
     training = "{epochs: 6, batch_size: 10, log_every: 1, optimizer: {lr: 0.1}}"
-    flags = [*COLOUR, "--model.options.num_classes=3", f"--train={training}", f"--retrain.train={training}"]
+    flags = [*COLOUR, "--model.options.num_classes=3", f"--train={training}", f"--finetune={training}"]
     results = run(recipe, tmp_path / "run", *flags)
     for each in results["rows"]:
         assert len(each["per_attribute"]) == 3
@@ -252,8 +252,8 @@ def test_attributes(tmp_path):
 def test_attributes_are_averaged_over_seeds(tmp_path):
     faces = faces_folder(tmp_path / "faces")
     recipe = recipe_file(tmp_path, data={"source": f"celeba:{faces}", "options": {"size": [12, 12]}}, loss="bce")
-    flags = [*COLOUR, "--model.options.num_classes=3", "--train.batch_size=10", "--retrain.train.batch_size=10"]
-    results = run(recipe, tmp_path / "run", *flags, *ALONE, "--retrain.seeds=[0,1]")
+    flags = [*COLOUR, "--model.options.num_classes=3", "--train.batch_size=10", "--finetune.batch_size=10"]
+    results = run(recipe, tmp_path / "run", *flags, *ALONE, "--finetune.seeds=[0,1]")
     places = [tmp_path / "run/models/50pct-cafenet-e" / f"seed-{seed}/evaluation.json" for seed in (0, 1)]
     both = [json.loads(place.read_text())["per_attribute"] for place in places]
     assert row(results, OURS)["per_attribute"] == pytest.approx(np.mean(both, axis=0).tolist())
@@ -265,7 +265,7 @@ def test_colour_images_of_a_folder(limit, tmp_path):
     pictures = picture_folder(tmp_path / "pictures")
     recipe = recipe_file(tmp_path, data={"source": f"folder:{pictures}", "options": {"cache_limit_bytes": limit}})
     flags = [*COLOUR, *ALONE, "--model.options.num_classes=2", "--data.num_workers=0"]
-    flags += ["--train.batch_size=8", "--retrain.train.batch_size=8"]
+    flags += ["--train.batch_size=8", "--finetune.batch_size=8"]
     results = run(recipe, tmp_path / "run", *flags)
     assert row(results, OURS)["flops"] <= workload_of(tmp_path / "run").space.flops() / 2
 

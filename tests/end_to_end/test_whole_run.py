@@ -116,7 +116,7 @@ def test_the_same_seed_gives_the_same_table(finished, recipe, tmp_path, monkeypa
 
 
 def test_other_seeds_give_another_table(finished, recipe, tmp_path):
-    other = run(recipe, tmp_path / "run", "--seed=1", "--retrain.seeds=[7]")
+    other = run(recipe, tmp_path / "run", "--seed=1", "--finetune.seeds=[7]")
     assert [each["accuracies"] for each in other["rows"]] != [
         each["accuracies"] for each in results_of(finished)["rows"]
     ]
@@ -142,18 +142,18 @@ def test_a_second_start_does_nothing_again(finished, tmp_path, monkeypatch):
 def test_a_changed_recipe_says_what_differs(finished, tmp_path, capsys):
     directory = Path(shutil.copytree(finished, tmp_path / "run"))
     before = contents(directory, "*")
-    flags = ["--train.epochs=2", "--search.budget=40%", "--retrain.seeds=[1, 2]"]
+    flags = ["--train.epochs=2", "--budget=40%", "--finetune.seeds=[1, 2]"]
     line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", directory, *flags)
     assert f"{directory} holds a run of another recipe" in line
     assert "train.epochs was 1.0, is 2.0" in line
-    assert "search.budget was '50%', is '40%'" in line
-    assert "retrain.seeds was [0], is [1, 2]" in line
+    assert "budget was '50%', is '40%'" in line
+    assert "finetune.seeds was [0], is [1, 2]" in line
     assert "--output" in line
     assert contents(directory, "*") == before
 
 
 def test_many_changes_are_counted(finished, capsys):
-    flags = [f"--search.evolution.{name}=9" for name in ("population", "iterations", "num_parents", "screened")]
+    flags = [f"--evolution.{name}=9" for name in ("population", "iterations", "num_parents", "screened")]
     flags += ["--seed=3", "--train.epochs=9", "--supernet.beta=0.5"]
     line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", finished, *flags)
     assert line.count(" was ") == 5
@@ -185,7 +185,7 @@ def test_the_manifest_tells_how_it_came_about(finished):
     assert manifest["versions"]["cafenet"] == cafenet.__version__
     assert manifest["versions"]["torch"] == torch.__version__
     assert {"python", "numpy", "optuna"} <= set(manifest["versions"])
-    assert set(manifest["seconds"]) == {"train", "search", "retrain", "evaluate"}
+    assert set(manifest["seconds"]) == {"train", "search", "finetune", "evaluate"}
     assert all(seconds > 0 for seconds in manifest["seconds"].values())
     assert manifest["hardware"]["cpu_cores"] >= 1
     assert manifest["hardware"]["threads"] == 1

@@ -81,7 +81,7 @@ def made_up_run(num_trials: int, num_groups: int = 25, **fields: Any) -> RunReco
     groups = [{"name": name, "layers": [name], "channels": 512, "bin_size": 8, "num_bins": 64} for name in names]
     defaults: dict[str, Any] = {
         "path": Path("made-up"),
-        "recipe": {"description": "made up", "search": {"metric": "accuracy"}},
+        "recipe": {"description": "made up", "metric": "accuracy"},
         "manifest": {"seconds": {"train": 10.0}},
         "space": {"groups": groups, "frozen": [{"name": "head", "channels": 10, "reason": "is the output"}]},
         "entries": [],

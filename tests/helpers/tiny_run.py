@@ -41,15 +41,13 @@ def recipe_file(place: Path, **sections: Any) -> Path:
         "supernet": {"r": 1},
         "train": training,
         "sampling": {"full_share": 0.0},
-        "search": {
-            "budget": "50%",
-            "algorithms": ["evolution"],
-            "evolution": {"population": 4, "iterations": 2},
-            "scoring": {"calibration_size": 64, "batch_size": 32},
-            "settings": {"num_finalists": 2},
-            "latency": {"repeats": 2, "warmup": 0},
-        },
-        "retrain": {"train": training},
+        "budget": "50%",
+        "algorithms": ["evolution"],
+        "evolution": {"population": 4, "iterations": 2},
+        "scoring": {"calibration_size": 64, "batch_size": 32},
+        "num_finalists": 2,
+        "latency": {"repeats": 2, "warmup": 0},
+        "finetune": training,
         **sections,
     }
     path = place / "tiny.yaml"

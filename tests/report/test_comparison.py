@@ -101,15 +101,15 @@ def test_one_run_is_no_comparison(finished, capsys):
 
 
 def test_other_seeds_are_no_pairs(finished, tmp_path):
-    other = changed(finished, tmp_path / "other", retrain__seeds=[5, 6])
+    other = changed(finished, tmp_path / "other", finetune__seeds=[5, 6])
     assert sentences(read_comparison([finished, other])) == []
 
 
 def test_a_run_that_goes_on_with_more_seeds_has_no_pairs_yet(finished, tmp_path):
     """Its recipe has the new seeds, its table those of before."""
-    seeds = yaml.safe_load((finished / "recipe.yaml").read_text())["retrain"]["seeds"]
-    first = changed(finished, tmp_path / "first", retrain__seeds=[*seeds, 8])
-    second = changed(finished, tmp_path / "second", retrain__seeds=[*seeds, 8], train__epochs=9)
+    seeds = yaml.safe_load((finished / "recipe.yaml").read_text())["finetune"]["seeds"]
+    first = changed(finished, tmp_path / "first", finetune__seeds=[*seeds, 8])
+    second = changed(finished, tmp_path / "second", finetune__seeds=[*seeds, 8], train__epochs=9)
     results = json.loads((first / "results.json").read_text())
     for row in results["rows"]:
         row["accuracies"] = [*row["accuracies"], 0.5]

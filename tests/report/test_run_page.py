@@ -165,7 +165,7 @@ def test_numbers_on_axes_are_not_cut():
 def test_the_front_is_that_of_a_searchs_last_stage_and_of_a_runs_first_supernet(called, shown):
     whole = made_up_run(60).studies[0]
     halves = [StudyRecord(f"stage-{n + 1}", whole.log, whole.trials[30 * n : 30 * n + 30]) for n in range(2)]
-    recipe = {"description": "made up", "search": {"metric": "accuracy"}, "called": called}
+    recipe = {"description": "made up", "metric": "accuracy", "called": called}
     axes = accuracy_against_flops(made_up_run(1, studies=halves, recipe=recipe)).axes[0]
     (line,) = [line for line in axes.lines if line.get_label() == "Pareto front"]
     complete = [trial for trial in halves[shown].trials if trial.is_complete]

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorial.md"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
-RUNS = ("run", "train", "search", "retrain", "evaluate")
+RUNS = ("run", "train", "search", "finetune", "evaluate")
 
 FENCE = re.compile(
     r'^(?P<indent> *)```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^(?P=indent)```',
@@ -49,8 +49,8 @@ CUTS = {
     r"hold_out\(data\.train": "hold_out(data.train.subset(range(200))",
 }
 RUN_CUTS = [
-    *("--data.num_train=150", "--train.epochs=0.5", "--retrain.train.epochs=0.5", "--baselines.fixed=false", "--quiet"),
-    *("--search.trend.samples=4", "--search.settings.num_finalists=1"),
+    *("--data.num_train=150", "--train.epochs=0.5", "--finetune.epochs=0.5", "--baselines.fixed=false", "--quiet"),
+    *("--trend.samples=4", "--num_finalists=1"),
 ]
 
 

@@ -47,20 +47,20 @@ def test_another_recipe_is_refused_and_changes_nothing(tmp_path):
 
 
 def with_seeds(*seeds: int) -> Recipe:
-    return replace(Recipe(), retrain=replace(Recipe().retrain, seeds=seeds))
+    return replace(Recipe(), finetune=replace(Recipe().finetune, seeds=seeds))
 
 
 def test_more_seeds_continue_a_finished_run(tmp_path):
     RunDirectory(tmp_path / "run", with_seeds(0, 1), []).finish()
     RunDirectory(tmp_path / "run", with_seeds(2, 0, 1), [])
     assert manifest(tmp_path / "run")["finished"] is None
-    assert load_recipe(str(tmp_path / "run" / "recipe.yaml")).retrain.seeds == (2, 0, 1)
+    assert load_recipe(str(tmp_path / "run" / "recipe.yaml")).finetune.seeds == (2, 0, 1)
 
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 2), (2, 3)])
 def test_fewer_or_other_seeds_are_another_recipe(seeds, tmp_path):
     RunDirectory(tmp_path / "run", with_seeds(0, 1), [])
-    with pytest.raises(RecipeError, match=r"another recipe \(retrain.seeds was \[0, 1\], is "):
+    with pytest.raises(RecipeError, match=r"another recipe \(finetune.seeds was \[0, 1\], is "):
         RunDirectory(tmp_path / "run", with_seeds(*seeds), [])
 
 

@@ -9,10 +9,11 @@ import yaml
 from cafenet.cli.main import main
 from cafenet.data.augment import Augmentation
 from cafenet.errors import RecipeError
-from cafenet.runs.recipe import BaselinesSection, Recipe, Reference
+from cafenet.runs.recipe import BaselinesConfig, Recipe, Reference
 from cafenet.runs.recipe_files import load_recipe, to_yaml
 from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
 from cafenet.training.checkpoint import differences
+from cafenet.training.config import TrainConfig
 
 
 def written(tmp_path: Path, text: str) -> str:
@@ -33,8 +34,11 @@ def test_values_of_every_kind(tmp_path):
     data: {augmentation: {padding: 2, flip: true}, num_train: 100}
     supernet: {min_width: 0.25, r: 2}
     train: {epochs: 2, optimizer: {lr: 0.2, options: {nesterov: true}}, schedule: {name: step, milestones: [1, 2]}}
-    search: {budget: "75%,50%", algorithms: [evolution, random], evolution: {population: 5}, settings: {band: [0.9, 1]}}
-    retrain: {seeds: [1, 2], teacher: original, distill: {weight: 0.9}}
+    budget: "75%,50%"
+    algorithms: [evolution, random]
+    evolution: {population: 5}
+    band: [0.9, 1]
+    finetune: {seeds: [1, 2], teacher: original, distill: {weight: 0.9}}
     baselines: {random_widths: 3}
     stages: {num_stages: 3, carry_weights: true}
     reference: [{method: TAS, accuracy: "93.2"}]
@@ -52,15 +56,15 @@ def test_values_of_every_kind(tmp_path):
     assert (recipe.train.epochs, recipe.train.optimizer.lr) == (2, 0.2)
     assert recipe.train.optimizer.options == {"nesterov": True}
     assert recipe.train.schedule.milestones == (1, 2)
-    assert recipe.search.algorithms == ("evolution", "random")
-    assert recipe.search.evolution.population == 5
-    assert recipe.search.settings.band == (0.9, 1)
-    assert recipe.retrain.seeds == (1, 2)
-    assert (recipe.retrain.teacher, recipe.retrain.distill.weight) == ("original", 0.9)
-    assert recipe.baselines == BaselinesSection(random_widths=3)
+    assert recipe.algorithms == ("evolution", "random")
+    assert recipe.evolution.population == 5
+    assert recipe.band == (0.9, 1)
+    assert recipe.finetune.seeds == (1, 2)
+    assert (recipe.finetune.teacher, recipe.finetune.distill.weight) == ("original", 0.9)
+    assert recipe.baselines == BaselinesConfig(random_widths=3)
     assert (recipe.stages.num_stages, recipe.stages.carry_weights) == (3, True)
     assert recipe.reference == [Reference("TAS", accuracy="93.2")]
-    assert recipe.retrain.train == Recipe().retrain.train  # the supernet's options are not the final models'
+    assert recipe.finetune.training(0) == TrainConfig()  # the supernet's options are not the final models'
 
 
 def test_min_width_keeps_its_kind(tmp_path):
@@ -70,11 +74,11 @@ def test_min_width_keeps_its_kind(tmp_path):
 
 
 def test_flags_win_over_the_file(tmp_path):
-    path = written(tmp_path, "seed: 3\nsearch: {budget: 40%, evolution: {population: 7}}\n")
-    recipe = load_recipe(path, ["--search.budget", "25%", "--train.epochs=3", "--retrain.seeds", "[4, 5]"])
-    assert recipe.search.budget == "25%"
-    assert (recipe.search.evolution.population, recipe.seed) == (7, 3)
-    assert (recipe.train.epochs, recipe.retrain.seeds) == (3, (4, 5))
+    path = written(tmp_path, "seed: 3\nbudget: 40%\nevolution: {population: 7}\n")
+    recipe = load_recipe(path, ["--budget", "25%", "--train.epochs=3", "--finetune.seeds", "[4, 5]"])
+    assert recipe.budget == "25%"
+    assert (recipe.evolution.population, recipe.seed) == (7, 3)
+    assert (recipe.train.epochs, recipe.finetune.seeds) == (3, (4, 5))
     assert load_recipe(path, ["--model.options", "{width: 0.5}"]).model.options == {"width": 0.5}
 
 
@@ -86,10 +90,11 @@ def test_a_flag_into_options_keeps_the_others(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("serch: {budget: 50%}", "an unknown key 'serch'; did you mean search?"),
-        ("search: {buget: 50%}", "an unknown key 'search.buget'; did you mean budget?"),
+        ("supernt: {r: 1}", "an unknown key 'supernt'; did you mean supernet?"),
+        ("buget: 50%", "an unknown key 'buget'; did you mean budget?"),
+        ("trend: {sample: 3}", "an unknown key 'trend.sample'; did you mean samples?"),
         ("train: {optimizer: {learning_rate: 1}}", "an unknown key 'train.optimizer.learning_rate'; it may be one of"),
-        ("retrain: {train: {epoch: 3}}", "an unknown key 'retrain.train.epoch'; did you mean epochs?"),
+        ("finetune: {epoch: 3}", "an unknown key 'finetune.epoch'; did you mean epochs?"),
         ("reference: [{methd: TAS}]", "reference"),
         ("1: 2", "an unknown key '1'"),
     ],
@@ -120,10 +125,10 @@ def test_all_unknown_keys_are_said_at_once(tmp_path):
     [
         ("train: {epochs: many}", "train.epochs"),
         ("train: {batch_size: 1.5}", "train.batch_size"),
-        ("search: {algorithms: [evolutoin]}", "search.algorithms"),
-        ("search: {budget: [50]}", "search.budget"),
+        ("algorithms: [evolutoin]", "algorithms"),
+        ("budget: [50]", "budget"),
         ("baselines: {fixed: maybe}", "baselines.fixed"),
-        ("retrain: {seeds: [a]}", "retrain.seeds"),
+        ("finetune: {seeds: [a]}", "finetune.seeds"),
         ("loss: mse", "loss"),
         ("model: {input_size: 3}", "model.input_size"),
     ],
@@ -140,7 +145,7 @@ def test_a_wrong_type_names_the_key(text, key, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--search.buget", "25%"], "there is no flag --search.buget; did you mean --search.budget?"),
+        (["--buget", "25%"], "there is no flag --buget; did you mean --budget?"),
         (["--train.epoch=3"], "there is no flag --train.epoch; did you mean --train.epochs?"),
         (["--xyzzy=1"], "there is no flag --xyzzy"),
         (["--train.epochs", "many"], '"train.epochs"'),
@@ -170,7 +175,7 @@ def test_broken_yaml(text, tmp_path):
 
 @pytest.mark.parametrize("text", ["[1, 2]", "just words", "3"])
 def test_yaml_without_sections(text, tmp_path):
-    with pytest.raises(RecipeError, match=r"mine.yaml must hold sections \(model, data, search, ...\), but is"):
+    with pytest.raises(RecipeError, match=r"mine.yaml must hold sections \(model, data, train, ...\), but is"):
         load_recipe(written(tmp_path, text))
 
 
@@ -252,7 +257,7 @@ def test_showing_an_unknown_one_is_one_line(capsys):
 def test_help_shows_every_key_with_its_sentence(capsys):
     assert main(["run", "--help-recipe"]) == 0
     output = " ".join(capsys.readouterr().out.split())
-    for flag in ("--search.budget", "--retrain.train.optimizer.lr", "--data.augmentation.flip", "--stages.alpha"):
+    for flag in ("--budget", "--finetune.optimizer.lr", "--data.augmentation.flip", "--stages.alpha"):
         assert flag in output
     assert "bce is for multi-label targets" in output
     assert "Start each stage from the weights of the one before" in output
@@ -267,6 +272,6 @@ def test_no_recipe_at_all(capsys):
 def test_flags_of_recipes_are_for_runs_only(command, capsys):
     arguments = {"inspect": ["m"], "recipes": [], "export": ["run", "file"]}[command]
     with pytest.raises(SystemExit) as exit_info:
-        main([command, *arguments, "--search.budget=25%"])
+        main([command, *arguments, "--train.epochs=3"])
     assert exit_info.value.code == 2
-    assert "unrecognized arguments: --search.budget" in capsys.readouterr().err
+    assert "unrecognized arguments: --train.epochs" in capsys.readouterr().err

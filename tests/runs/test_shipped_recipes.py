@@ -133,22 +133,22 @@ def test_the_supernet_and_a_slim_model_take_two_steps(name: str):
     bins = load.feasible(budget)
     widths = bins.bins.widths(bins.uniform()).tolist()
     slim = load.space.extract(dict(zip(load.space.full_widths, widths, strict=True)), model=load.model)
-    final = recipe.retrain.train
+    final = recipe.finetune
     trained = train_model(
         slim,
         torch.zeros(1, *data.images.shape[1:]),
         pairs_of(data, recipe),
         replace(final, batch_size=2, epochs=1),
         loss=recipe.loss,
-        teacher=load.model if recipe.retrain.teacher == "original" else None,
-        distill=recipe.retrain.distill if recipe.retrain.teacher == "original" else None,
+        teacher=load.model if recipe.finetune.teacher == "original" else None,
+        distill=recipe.finetune.distill if recipe.finetune.teacher == "original" else None,
         quiet=True,
     )
     before, after = slim.state_dict(), trained.state_dict()
     assert all(torch.isfinite(tensor).all() for tensor in after.values())
     assert any(not torch.equal(before[key], after[key]) for key in before)
-    assert recipe.retrain.teacher in (None, "original")
-    assert recipe.baselines.original or recipe.retrain.teacher is None
+    assert recipe.finetune.teacher in (None, "original")
+    assert recipe.baselines.original or recipe.finetune.teacher is None
 
 
 # what the paper says
@@ -164,7 +164,7 @@ def test_the_paper_shares_freely_and_the_default_does_not():
 @pytest.mark.parametrize("name", PAPER)
 def test_published_rows_carry_their_numbers_and_their_place(name: str):
     recipe = shipped(name)
-    budgets = recipe.search.budget.split(",")
+    budgets = recipe.budget.split(",")
     assert recipe.reference
     for row in recipe.reference:
         assert row.method
@@ -226,15 +226,15 @@ def test_search_settings_of_the_paper(name: str):
     assert (recipe.supernet.r, recipe.supernet.beta, recipe.supernet.choice) == (1, 1.0, "exact")
     assert recipe.stages.num_stages == (3 if name.startswith("cifar10") else 1)
     assert recipe.stages.alpha == 2
-    assert recipe.search.algorithms == ("evolution", "random")
-    assert (recipe.search.evolution.population, recipe.search.evolution.iterations) == (40, 50)
-    assert recipe.search.random.samples == 2000
+    assert recipe.algorithms == ("evolution", "random")
+    assert (recipe.evolution.population, recipe.evolution.iterations) == (40, 50)
+    assert recipe.random.samples == 2000
     assert recipe.sampling.random_share == 0
     assert recipe.baselines.uniform
     if not name.endswith("-autoslim"):
         assert recipe.baselines.fixed
         assert recipe.baselines.random_widths == 20
-        assert recipe.retrain.train == recipe.train
+        assert recipe.finetune.training(recipe.train.seed) == recipe.train
     text = recipe_text(name)
     assert text.count("# a2") >= 5
     assert "not said" in text
@@ -258,7 +258,7 @@ def test_search_settings_of_the_paper(name: str):
 def test_training_of_the_paper(
     name: str, epochs: int, batch_size: int, optimizer: str, lr: float, weight_decay: float, schedule: str
 ):
-    training = shipped(name).retrain.train
+    training = shipped(name).finetune.train
     assert (training.epochs, training.batch_size) == (epochs, batch_size)
     assert (training.optimizer.name, training.optimizer.lr) == (optimizer, lr)
     assert training.optimizer.weight_decay == weight_decay
@@ -275,7 +275,7 @@ def test_training_of_the_paper(
 
 
 def test_what_single_networks_are_trained_with():
-    assert shipped("imagenet-mobilenet-v2").retrain.teacher == "original"
+    assert shipped("imagenet-mobilenet-v2").finetune.teacher == "original"
     assert all(shipped(f"imagenet-resnet{depth}").data.augmentation.erasing == 0.4 for depth in (18, 34, 50))
     assert shipped("imagenet-mobilenet-v2").data.augmentation.erasing == 0
 
@@ -293,13 +293,13 @@ def test_efficientnet_at_its_own_flops_is_searched_in_a_wider_one():
 def test_small_recipes_are_small(name: str):
     load, recipe = workload(name), shipped(name)
     assert load.space.flops() < 6.5e6
-    scored = {"trend": recipe.search.trend.samples}
-    scored["evolution"] = recipe.search.evolution.population * recipe.search.evolution.iterations
-    assert [scored[algorithm] for algorithm in recipe.search.algorithms] == [300]
+    scored = {"trend": recipe.trend.samples}
+    scored["evolution"] = recipe.evolution.population * recipe.evolution.iterations
+    assert [scored[algorithm] for algorithm in recipe.algorithms] == [300]
     assert recipe.data.num_train is not None
     assert 1000 <= round(recipe.data.num_train * recipe.data.validation_share) <= 2500
-    assert recipe.search.scoring.calibration_size < 1000
-    assert len(recipe.retrain.seeds) >= 2
+    assert recipe.scoring.calibration_size < 1000
+    assert len(recipe.finetune.seeds) >= 2
     assert recipe.baselines.original
     assert recipe.baselines.uniform
     assert recipe.baselines.fixed

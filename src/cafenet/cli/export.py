@@ -44,7 +44,7 @@ def _export(args: argparse.Namespace) -> None:
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
     recipe = load_recipe(str(args.run / RECIPE.name))
     workload = Workload(recipe)
-    method = args.method or METHODS[recipe.search.algorithms[0]]
+    method = args.method or METHODS[recipe.algorithms[0]]
     entries = [
         entry for entry in read_entries(args.run) if entry.method == method and args.budget in (None, entry.budget)
     ]
@@ -52,10 +52,10 @@ def _export(args: argparse.Namespace) -> None:
         known = sorted({f"{entry.method} {entry.budget}".strip() for entry in read_entries(args.run)})
         wanted = f"{method} {args.budget or ''}".strip()
         raise RecipeError(f"the run has no {wanted}; it has {', '.join(known)}")
-    seed = recipe.retrain.seeds[0] if args.seed is None else args.seed
+    seed = recipe.finetune.seeds[0] if args.seed is None else args.seed
     if not (model_place(args.run, entries[0].key, seed) / SLIM).exists():
         name = f"{entries[0].method} {entries[0].budget}".strip()
-        raise RecipeError(f"the run has no trained {name} of seed {seed}; it may lack `cafenet retrain`, or the seed")
+        raise RecipeError(f"the run has no trained {name} of seed {seed}; it may lack `cafenet finetune`, or the seed")
     model = load_final(workload, entries[0], seed, args.run)
     difference = export(model, workload.example, args.file, args.format)
     print(f"{args.file}: {entries[0].method} {entries[0].budget}, largest difference of outputs {difference:.2g}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   cafenet run demo                                            # embedded data, some minutes
-  cafenet run cifar10-mobilenet-v2-small --data.source npz:data/cifar10 --search.budget 50%,25%
+  cafenet run cifar10-mobilenet-v2-small --data.source npz:data/cifar10 --budget 50%,25%
   cafenet run my-recipe.yaml --output runs/first --train.epochs 20
 
 Every key of a recipe is a flag (see `cafenet run --help-recipe`). A second start of the same command continues the run.
@@ -26,7 +26,7 @@ _STEPS: dict[str, tuple["Step", str]] = {
     "run": ("evaluate", "the whole job: supernet, search, training from scratch, baselines, table"),
     "train": ("train", "only train the supernets of a recipe"),
     "search": ("search", "train the supernets and search their widths"),
-    "retrain": ("retrain", "up to the training of the final models"),
+    "finetune": ("finetune", "up to the training of the final models"),
     "evaluate": ("evaluate", "same as run: everything up to the table"),
 }
 

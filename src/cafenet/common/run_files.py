@@ -108,7 +108,7 @@ SAMPLES = RunFile(
 SEARCH = RunFile(
     "search.json",
     "the settings of cafenet.search",
-    {"description": str, "budget": str, "metric": str, "settings": {"supernet": dict, "training": dict}},
+    {"description": str, "budget": str, "metric": str, "settings": {"supernet": dict, "train": dict}},
     "remove it and give the same options (stages, too) as before, or use another directory",
 )
 LATENCIES = RunFile(

@@ -25,14 +25,20 @@ def describe_search(
     model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path
 ) -> None:
     """What a report tells of the search beside its scores."""
-    parts = ("supernet", "training", "sampling", "algorithm", "search", "scoring", "latency", "freeze")
+    parts = ("supernet", "sampling", "algorithm", "scoring", "latency", "freeze")
+    search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
     content = {
         "format": "cafenet-search",
-        "format_version": 1,
+        "format_version": 2,
         "description": f"{type(model).__name__} at {budget}",
         "budget": budget,
         "metric": metric_name(job.metric),
-        "settings": {name: _plain(getattr(job, name)) for name in parts} | {"stages": _plain(stages)},
+        "settings": {
+            "train": _plain(job.training),
+            **{name: _plain(getattr(job, name)) for name in parts},
+            "stages": _plain(stages),
+            **_plain(search),
+        },
     }
     write_json(place / SEARCH.name, content)
     write_json(place / SPACE.name, describe_space(space, build_bins(space, job.supernet)))

@@ -41,7 +41,7 @@ class SearchOptions:
     """Share of the budget that the result uses at least, if any width can."""
     num_finalists: PositiveInt = 5
     """Number of best widths that are filled up and scored exactly at the end."""
-    num_workers: Annotated[int, Range(1, 4096)] = 1
+    search_workers: Annotated[int, Range(1, 4096)] = 1
     """Number of processes on this machine that score widths; they divide its threads."""
 
     def __post_init__(self) -> None:
@@ -53,4 +53,4 @@ class SearchOptions:
 
     def search_config(self, seed: int) -> SearchConfig:
         """The options of the search on one supernet, with its seed."""
-        return SearchConfig(self.band, self.min_usage, self.num_finalists, seed, self.num_workers)
+        return SearchConfig(self.band, self.min_usage, self.num_finalists, seed, self.search_workers)

@@ -39,7 +39,7 @@ class Line:
     @property
     def seeds(self) -> list[int]:
         """Seeds of the final trainings, one for each accuracy."""
-        return list(self.run.recipe.get("retrain", {}).get("seeds", []))
+        return list(self.run.recipe.get("finetune", {}).get("seeds", []))
 
     @property
     def is_complete(self) -> bool:

@@ -385,7 +385,7 @@ def score_label(run: RunRecord) -> str:
     Returns:
         The label.
     """
-    metric = run.recipe.get("search", {}).get("metric", "accuracy")
+    metric = run.recipe.get("metric", "accuracy")
     return "validation accuracy in the supernet, %" if metric == "accuracy" else f"100 x {metric} in the supernet"
 
 

@@ -165,7 +165,8 @@ def _recipe(run: RunRecord) -> str:
     }
     total = sum((manifest.get("seconds") or {}).values())
     if run.is_call:
-        settings = text(yaml.safe_dump(run.recipe.get("search", {}), sort_keys=False))
+        shown = {key: value for key, value in run.recipe.items() if key not in ("called", "description")}
+        settings = text(yaml.safe_dump(shown, sort_keys=False))
         return f"<h2>Settings of cafenet.search</h2><details><summary>all</summary><pre>{settings}</pre></details>"
     command = f"cafenet run recipe.yaml --output {run.name}"
     recipe = text(yaml.safe_dump(run.recipe, sort_keys=False))

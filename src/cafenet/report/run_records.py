@@ -190,15 +190,8 @@ def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
         if not problems:
             problems.append(f"{path / RECIPE.name} is not there; {RECIPE.remedy}")
         return {"called": True} if (path / SEARCH.name).exists() else {}
-    settings = dict(called["settings"])
-    return {
-        "description": called["description"],
-        "supernet": settings["supernet"],
-        "train": settings["training"],
-        "stages": settings.pop("stages", {}),
-        "search": {"budget": called["budget"], "metric": called["metric"], **settings},
-        "called": True,
-    }
+    asked = {key: called[key] for key in ("description", "budget", "metric")}
+    return {**asked, **called["settings"], "called": True}
 
 
 def _results(path: Path, recipe: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:

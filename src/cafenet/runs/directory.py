@@ -171,7 +171,7 @@ class RunDirectory:
 def _take_over_seeds(before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Return whether `now` only adds seeds of final trainings to `before`, which is the same run; then make
     both equal."""
-    old, new = (document.get("retrain", document) for document in (before, now))
+    old, new = (document.get("finetune", document) for document in (before, now))
     if not isinstance(old, dict) or not set(old.get("seeds", ())) < set(new.get("seeds", ())):
         return False
     old["seeds"] = new["seeds"]

@@ -1,6 +1,5 @@
 """Final models: every entry is trained alike with every seed, evaluated once on the test set, and saved."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
     if found is not None:
         return found
     begin_training(place, identity)
-    config = replace(workload.recipe.retrain.train, seed=seed)
+    config = workload.recipe.finetune.training(seed)
     teacher = _teacher(workload, entry, seed, directory)
     trained = train_model(
         start_of(workload, entry, seed),
@@ -54,7 +53,7 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
         config,
         loss=workload.recipe.loss,
         teacher=teacher,
-        distill=None if teacher is None else workload.recipe.retrain.distill,
+        distill=None if teacher is None else workload.recipe.finetune.distill,
         directory=place,
         quiet=workload.quiet,
         title=f"{entry.method} {entry.budget} seed {seed}".replace("  ", " "),
@@ -68,19 +67,18 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
 def _identity(workload: Workload, entry: Entry, seed: int, directory: Path) -> dict[str, Any]:
     """Return everything that the training of an entry depends on."""
     recipe = workload.recipe
-    options = as_document(recipe.retrain)
-    del options["seeds"]
-    for name in ("seed", *WITHOUT_EFFECT):
-        options["train"].pop(name, None)
+    options = as_document(recipe.finetune)
+    for name in ("seeds", "seed", *WITHOUT_EFFECT):
+        options.pop(name, None)
     begins_with: dict[str, Any] = {}
-    if recipe.retrain.start == "supernet" and entry.supernet is not None:
+    if recipe.finetune.start == "supernet" and entry.supernet is not None:
         begins_with["supernet"] = digest_of_file(entry.supernet / SUPERNET_CHECKPOINT)
-    if recipe.retrain.teacher == "original" and entry.channels is not None:
+    if recipe.finetune.teacher == "original" and entry.channels is not None:
         begins_with["teacher"] = digest_of_file(_of_original(directory, seed))
     return {
         "model": as_document(recipe.model),
         "loss": recipe.loss,
-        "retrain": options,
+        "finetune": options,
         "augmentation": as_document(recipe.data.augmentation),
         "seed": seed,
         "channels": entry.channels,
@@ -101,7 +99,7 @@ def start_of(workload: Workload, entry: Entry, seed: int) -> nn.Module:
         The slim model, with fresh weights or, if the recipe says so, with those of the supernet.
     """
     weights = workload.build(seed)
-    if workload.recipe.retrain.start == "supernet" and entry.supernet is not None:
+    if workload.recipe.finetune.start == "supernet" and entry.supernet is not None:
         path = entry.supernet / SUPERNET_CHECKPOINT
         content = load_checkpoint(path)
         with restoring(path):
@@ -141,7 +139,7 @@ def _whole(workload: Workload, weights: nn.Module) -> nn.Module:
 
 def _teacher(workload: Workload, entry: Entry, seed: int, directory: Path) -> nn.Module | None:
     """Return the recipe's teacher; the original network has none, because it may be the teacher itself."""
-    name = workload.recipe.retrain.teacher
+    name = workload.recipe.finetune.teacher
     if name is None or entry.channels is None:
         return None
     if name != "original":
@@ -154,5 +152,5 @@ def _of_original(directory: Path, seed: int) -> Path:
     """Return the file of the trained original network."""
     path = model_place(directory, _ORIGINAL.key, seed) / SLIM
     if not path.exists():
-        raise RecipeError("retrain.teacher original needs baselines.original true, but it is false")
+        raise RecipeError("finetune.teacher original needs baselines.original true, but it is false")
     return path

@@ -90,7 +90,7 @@ def searched_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
     Yields:
         One entry per algorithm and budget.
     """
-    for algorithm in workload.recipe.search.algorithms:
+    for algorithm in workload.recipe.algorithms:
         yield from _searched(workload, directory / "supernet", algorithm, METHODS[algorithm], fixed=False)
 
 
@@ -114,7 +114,7 @@ def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
         for budget in workload.budgets:
             yield random_entry(workload, budget, directory / "random")
     if workload.has_fixed_baseline:
-        algorithm = workload.recipe.search.algorithms[0]
+        algorithm = workload.recipe.algorithms[0]
         yield from _searched(workload, directory / "supernet-fixed", algorithm, "Fixed pattern", fixed=True)
 
 
@@ -150,7 +150,7 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
     recipe = workload.recipe
     feasible, rng = workload.feasible(budget), np.random.default_rng(recipe.seed)
     rows = np.unique(feasible.sample(recipe.baselines.random_widths, rng), axis=0)
-    config = replace(recipe.retrain.train, epochs=recipe.baselines.random_epochs, seed=recipe.seed)
+    config = replace(recipe.finetune.training(recipe.seed), epochs=recipe.baselines.random_epochs)
     scores = []
     for number, row in enumerate(rows):
         channels = _leading(workload, row, budget)

@@ -1,9 +1,9 @@
 """The typed tree behind recipes (YAML), flags and `--help`: the docstring under each field is its help text."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from cafenet.common.options import Count, NumProcesses, Positive, PositiveInt, Range, Seed, check_options
+from cafenet.common.options import Count, NumProcesses, Positive, PositiveInt, Range, Rising, Seed, Share, check_options
 from cafenet.data.augment import Augmentation
 from cafenet.errors import RecipeError
 from cafenet.pipeline.stages import StagesConfig
@@ -13,7 +13,6 @@ from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency.measure import LatencyConfig
-from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig
@@ -62,41 +61,9 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class SearchSection:
-    """The budgets, the algorithms and their options."""
-
-    budget: str = "50%"
-    """50%, 150M, 1.5M params or 12ms; + joins caps that must all hold, commas separate several budgets."""
-    algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("trend",)
-    """trend gives CafeNet-T, evolution CafeNet-E, random CafeNet-R and greedy CafeNet-G; each gives a model of
-    its own."""
-    metric: Literal["accuracy", "negative_loss"] = "accuracy"
-    """Metric that widths are scored by."""
-    evolution: Evolution = field(default_factory=Evolution)
-    """Options of evolutionary search."""
-    random: RandomSearch = field(default_factory=RandomSearch)
-    """Options of random search."""
-    greedy: Greedy = field(default_factory=Greedy)
-    """Options of greedy search."""
-    trend: Trend = field(default_factory=Trend)
-    """Options of search by trend."""
-    settings: SearchConfig = field(default_factory=SearchConfig)
-    """Options that do not depend on the algorithm."""
-    scoring: ScoringConfig = field(default_factory=ScoringConfig)
-    """Options that decide how carefully widths are scored."""
-    latency: LatencyConfig = field(default_factory=LatencyConfig)
-    """Conditions under which latency is measured."""
-
-    def __post_init__(self) -> None:
-        check_options(self, RecipeError)
-
-
-@dataclass(frozen=True)
-class RetrainSection:
+class FinetuneConfig(TrainConfig):
     """The training of the final models, the same for all of them."""
 
-    train: TrainConfig = field(default_factory=TrainConfig)
-    """Options of the training."""
     seeds: tuple[Seed, ...] = (0,)
     """Each seed gives one training; tables show the mean and the standard deviation."""
     start: Literal["scratch", "supernet"] = "scratch"
@@ -112,9 +79,14 @@ class RetrainSection:
     def __post_init__(self) -> None:
         check_options(self, RecipeError)
 
+    def training(self, seed: int) -> TrainConfig:
+        """The training of one seed."""
+        options = {each.name: getattr(self, each.name) for each in fields(TrainConfig)}
+        return TrainConfig(**options | {"seed": seed})
+
 
 @dataclass(frozen=True)
-class BaselinesSection:
+class BaselinesConfig:
     """The networks that the result is compared with, trained alike."""
 
     original: bool = True
@@ -161,8 +133,12 @@ class Recipe:
 
     description: str = ""
     """Title of the run in tables and reports."""
+    budget: str = "50%"
+    """50%, 150M, 1.5M params or 12ms; + joins caps that must all hold, commas separate several budgets."""
     loss: Literal["cross_entropy", "bce"] = "cross_entropy"
     """Loss of all trainings; bce is for multi-label targets."""
+    metric: Literal["accuracy", "negative_loss"] = "accuracy"
+    """Metric that widths are scored by."""
     seed: Seed = 0
     """Seed of the supernet's training and of the search; the final models and the split have seeds of their own."""
     device: str = "auto"
@@ -179,11 +155,32 @@ class Recipe:
     """Options of sampling: which widths are trained."""
     stages: StagesConfig = field(default_factory=StagesConfig)
     """Division of the search into stages."""
-    search: SearchSection = field(default_factory=SearchSection)
-    """The budgets, the algorithms and their options."""
-    retrain: RetrainSection = field(default_factory=RetrainSection)
+    algorithms: tuple[Literal["evolution", "random", "greedy", "trend"], ...] = ("trend",)
+    """trend gives CafeNet-T, evolution CafeNet-E, random CafeNet-R and greedy CafeNet-G; each gives a model of
+    its own."""
+    evolution: Evolution = field(default_factory=Evolution)
+    """Options of evolutionary search."""
+    random: RandomSearch = field(default_factory=RandomSearch)
+    """Options of random search."""
+    greedy: Greedy = field(default_factory=Greedy)
+    """Options of greedy search."""
+    trend: Trend = field(default_factory=Trend)
+    """Options of search by trend."""
+    scoring: ScoringConfig = field(default_factory=ScoringConfig)
+    """Options that decide how carefully widths are scored."""
+    latency: LatencyConfig = field(default_factory=LatencyConfig)
+    """Conditions under which latency is measured."""
+    band: Annotated[tuple[Share, Share], Rising()] = (0.95, 1.0)
+    """Share of the budget that widths proposed by evolution and random search use; trend chooses its own."""
+    min_usage: Share = 0.99
+    """Share of the budget that the result uses at least, if any width can."""
+    num_finalists: PositiveInt = 5
+    """Number of best widths that are filled up and scored exactly at the end."""
+    search_workers: Annotated[int, Range(1, 4096)] = 1
+    """Number of processes on this machine that score widths; they divide its threads."""
+    finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
     """Training of the final models."""
-    baselines: BaselinesSection = field(default_factory=BaselinesSection)
+    baselines: BaselinesConfig = field(default_factory=BaselinesConfig)
     """The networks that the result is compared with."""
     reference: list[Reference] = field(default_factory=list)
     """Published rows of the same experiment."""

@@ -25,7 +25,7 @@ def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
 
     Args:
         name: Name of a shipped recipe, or path of a file.
-        flags: Flags that replace values, such as `["--search.budget", "25%"]`.
+        flags: Flags that replace values, such as `["--budget", "25%"]`.
 
     Returns:
         The recipe.
@@ -53,7 +53,7 @@ def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ())
     """
     content = read_yaml(text, f"the recipe {name}") or {}
     if not isinstance(content, dict):
-        raise RecipeError(f"the recipe {name} must hold sections (model, data, search, ...), but is {content!r:.60}")
+        raise RecipeError(f"the recipe {name} must hold sections (model, data, train, ...), but is {content!r:.60}")
     problems = _unknown_keys(content, kind)
     if problems:
         raise RecipeError(f"the recipe {name} has {'; '.join(problems)}")

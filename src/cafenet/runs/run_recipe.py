@@ -20,7 +20,7 @@ from cafenet.space.extraction import SlimRecord
 from cafenet.supernet.build import build_bins
 from cafenet.supernet.train import share_full_network
 
-Step = Literal["train", "search", "retrain", "evaluate"]
+Step = Literal["train", "search", "finetune", "evaluate"]
 """The steps of a run, in their order."""
 
 _log = logging.getLogger(__name__)
@@ -65,12 +65,12 @@ def run_recipe(
         _log.info("%s %s: score %s", entry.method, entry.budget or "-", entry.search_score)
     if until == "search":
         return []
-    with place.timed("retrain"):
+    with place.timed("finetune"):
         for entry in entries:
-            for seed in recipe.retrain.seeds:
+            for seed in recipe.finetune.seeds:
                 _log.info("final model %s %s, seed %d", entry.method, entry.budget or "-", seed)
                 final_model(workload, entry, seed, directory)
-    if until == "retrain":
+    if until == "finetune":
         return []
     with place.timed("evaluate"):
         rows = [_row(workload, entry, directory) for entry in entries]
@@ -98,7 +98,7 @@ def _train(workload: Workload, directory: Path) -> None:
     """Train the supernets of a single stage; those of several stages are trained when their searches need them."""
     if workload.recipe.stages.num_stages > 1:
         return
-    algorithm = workload.recipe.search.algorithms[0]
+    algorithm = workload.recipe.algorithms[0]
     model, space, budgets = workload.model, workload.space, workload.budgets
     train_stage(model, space, budgets, workload.job(algorithm), directory / "supernet")
     if workload.has_fixed_baseline:
@@ -110,8 +110,8 @@ def _train(workload: Workload, directory: Path) -> None:
 def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
     """Return the costs of an entry, counted on the final model itself, and its accuracies."""
     recipe = workload.recipe
-    evaluations = [final_model(workload, entry, seed, directory) for seed in recipe.retrain.seeds]
-    model = load_final(workload, entry, recipe.retrain.seeds[0], directory)
+    evaluations = [final_model(workload, entry, seed, directory) for seed in recipe.finetune.seeds]
+    model = load_final(workload, entry, recipe.finetune.seeds[0], directory)
     record: SlimRecord = getattr(model, RECORD)
     widths = {group.name: group.channels for group in workload.space.groups} | dict(record.widths)
     attributes = [each["per_attribute"] for each in evaluations if "per_attribute" in each]
@@ -121,7 +121,7 @@ def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
         budget=entry.budget,
         flops=int(workload.space.flops(widths)),
         params=int(workload.space.params(widths)),
-        latency_ms=measure_latency(model, workload.example, recipe.search.latency),
+        latency_ms=measure_latency(model, workload.example, recipe.latency),
         accuracies=tuple(each["accuracy"] for each in evaluations),
         search_score=entry.search_score,
         widths=widths,

@@ -24,6 +24,7 @@ from cafenet.searching.algorithms.base import METHODS, Algorithm
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
+from cafenet.searching.width_search import SearchConfig
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet
 from cafenet.supernet.train import check_training
@@ -64,21 +65,21 @@ class Workload:
 
     def _check_options(self) -> None:
         """Report mistakes that need neither model nor data, all in one message."""
-        recipe, seeds = self.recipe, self.recipe.retrain.seeds
+        recipe, seeds = self.recipe, self.recipe.finetune.seeds
         find_device(recipe.device)
         problems = []
         if not seeds or len(set(seeds)) < len(seeds):
-            problems.append(f"retrain.seeds must hold at least one seed, each once, but is {list(seeds)}")
-        if not recipe.search.algorithms:
-            problems.append(f"search.algorithms must hold at least one of {', '.join(METHODS)}, but is empty")
-        if len(set(recipe.search.algorithms)) < len(recipe.search.algorithms):
-            problems.append(f"search.algorithms must hold each once, but is {list(recipe.search.algorithms)}")
-        if recipe.retrain.teacher == "original" and not recipe.baselines.original:
-            problems.append("retrain.teacher original needs baselines.original true, but it is false")
-        teacher = recipe.retrain.teacher or ""
-        if teacher.startswith(("cafenet:", "torchvision:", "timm:")) and not recipe.retrain.teacher_options:
+            problems.append(f"finetune.seeds must hold at least one seed, each once, but is {list(seeds)}")
+        if not recipe.algorithms:
+            problems.append(f"algorithms must hold at least one of {', '.join(METHODS)}, but is empty")
+        if len(set(recipe.algorithms)) < len(recipe.algorithms):
+            problems.append(f"algorithms must hold each once, but is {list(recipe.algorithms)}")
+        if recipe.finetune.teacher == "original" and not recipe.baselines.original:
+            problems.append("finetune.teacher original needs baselines.original true, but it is false")
+        teacher = recipe.finetune.teacher or ""
+        if teacher.startswith(("cafenet:", "torchvision:", "timm:")) and not recipe.finetune.teacher_options:
             problems.append(
-                f"a teacher must come with weights, but {teacher} has none by itself; give retrain.teacher_options, "
+                f"a teacher must come with weights, but {teacher} has none by itself; give finetune.teacher_options, "
                 "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
             )
         problems += _without_effect(recipe)
@@ -92,8 +93,8 @@ class Workload:
                 "sampling.distill learns from a trained network, but fresh weights are not; give "
                 "sampling.full_share more than 0, or a model with weights and supernet.sort_by_importance true"
             )
-        if recipe.retrain.start == "supernet" and recipe.stages.num_stages > 1:
-            problems.append(f"retrain.start supernet needs one stage, but there are {recipe.stages.num_stages}")
+        if recipe.finetune.start == "supernet" and recipe.stages.num_stages > 1:
+            problems.append(f"finetune.start supernet needs one stage, but there are {recipe.stages.num_stages}")
         if problems:
             raise RecipeError("; ".join(problems))
 
@@ -133,14 +134,14 @@ class Workload:
     def _check_trainings(self) -> None:
         """Check the options of every training, and that its data fill a step."""
         recipe = self.recipe
-        final, random = recipe.retrain.train, recipe.baselines.random_epochs
+        final, random = recipe.finetune, recipe.baselines.random_epochs
         trainings = [(replace(recipe.train, seed=recipe.seed), self.train)]
-        trainings += [(replace(final, seed=seed), self.whole_train) for seed in recipe.retrain.seeds]
+        trainings += [(final.training(seed), self.whole_train) for seed in recipe.finetune.seeds]
         if recipe.baselines.random_widths:
-            trainings.append((replace(final, seed=recipe.seed, epochs=random), self.train))
+            trainings.append((replace(final.training(recipe.seed), epochs=random), self.train))
         for config, data in trainings:
             check_training(config, self.loader(data, augmented_batch=config.batch_size), self.device, recipe.loss)
-        if recipe.retrain.teacher not in (None, "original"):
+        if recipe.finetune.teacher not in (None, "original"):
             self._check_teacher()
 
     def _check_teacher(self) -> None:
@@ -152,8 +153,8 @@ class Workload:
             shapes.append(list(output.shape[1:]) if isinstance(output, Tensor) else type(output).__name__)
         if shapes[0] != shapes[1]:
             raise RecipeError(
-                f"a teacher must have the model's outputs, {shapes[0]}, but {self.recipe.retrain.teacher} has "
-                f"{shapes[1]}; see retrain.teacher_options"
+                f"a teacher must have the model's outputs, {shapes[0]}, but {self.recipe.finetune.teacher} has "
+                f"{shapes[1]}; see finetune.teacher_options"
             )
 
     def build(self, seed: int) -> nn.Module:
@@ -175,8 +176,8 @@ class Workload:
         Returns:
             The teacher, on the device.
         """
-        retrain = self.recipe.retrain
-        return load_model(str(retrain.teacher), **retrain.teacher_options).to(self.device)
+        final = self.recipe.finetune
+        return load_model(str(final.teacher), **final.teacher_options).to(self.device)
 
     @cached_property
     def device(self) -> torch.device:
@@ -283,7 +284,7 @@ class Workload:
     @cached_property
     def budgets(self) -> list[Budget]:
         """The budgets of the recipe."""
-        return parse_budgets(self.recipe.search.budget, self.space, full_latency_ms=lambda: self._latency_model.full_ms)
+        return parse_budgets(self.recipe.budget, self.space, full_latency_ms=lambda: self._latency_model.full_ms)
 
     def feasible(self, budget: Budget) -> Feasible:
         """Return the width vectors that meet a budget, in the bins of the first stage.
@@ -302,12 +303,12 @@ class Workload:
             "params": self.space.params,
             "latency_ms": lambda widths: self._latency_model.predict(widths),
         }
-        return Feasible(build_bins(self.space, self.recipe.supernet), costs, budget, self.recipe.search.settings.band)
+        return Feasible(build_bins(self.space, self.recipe.supernet), costs, budget, self.recipe.band)
 
     @cached_property
     def _latency_model(self) -> LatencyModel:
         """The estimate of latency, fitted once."""
-        bins, settings = build_bins(self.space, self.recipe.supernet), self.recipe.search.latency
+        bins, settings = build_bins(self.space, self.recipe.supernet), self.recipe.latency
         return fit_latency(
             self.space, bins, self.example, settings, cache=self._latency_file, anywhere=True, is_written=False
         )
@@ -352,12 +353,12 @@ class Workload:
         Returns:
             The job.
         """
-        recipe, search = self.recipe, self.recipe.search
+        recipe = self.recipe
         algorithms: dict[str, Algorithm] = {
-            "evolution": search.evolution,
-            "random": search.random,
-            "greedy": search.greedy,
-            "trend": search.trend,
+            "evolution": recipe.evolution,
+            "random": recipe.random,
+            "greedy": recipe.greedy,
+            "trend": recipe.trend,
         }
         supernet = replace(recipe.supernet, pattern="locally_free", r=0, per_group=False) if fixed else recipe.supernet
         training = replace(recipe.train, seed=recipe.seed)
@@ -365,14 +366,16 @@ class Workload:
             train=self.loader(self.train, augmented_batch=training.batch_size),
             validation=self.loader(self.validation),
             loss=recipe.loss,
-            metric=search.metric,
+            metric=recipe.metric,
             supernet=supernet,
             training=training,
             sampling=recipe.sampling,
             algorithm=algorithms[algorithm],
-            search=replace(search.settings, seed=recipe.seed),
-            scoring=search.scoring,
-            latency=search.latency,
+            search=SearchConfig(
+                recipe.band, recipe.min_usage, recipe.num_finalists, recipe.seed, recipe.search_workers
+            ),
+            scoring=recipe.scoring,
+            latency=recipe.latency,
             freeze=self.freeze,
             quiet=self.quiet,
         )
@@ -382,10 +385,9 @@ def _without_effect(recipe: Recipe) -> list[str]:
     """Return options that must not be set, because other keys of the recipe decide."""
     given = {
         "train.seed": (recipe.train.seed, "seed"),
-        "search.settings.seed": (recipe.search.settings.seed, "seed"),
-        "retrain.train.seed": (recipe.retrain.train.seed, "retrain.seeds"),
+        "finetune.seed": (recipe.finetune.seed, "finetune.seeds"),
         "train.num_workers": (recipe.train.num_workers, "data.num_workers"),
-        "retrain.train.num_workers": (recipe.retrain.train.num_workers, "data.num_workers"),
+        "finetune.num_workers": (recipe.finetune.num_workers, "data.num_workers"),
     }
     return [
         f"{name} must be left out, since {deciding} decides, but is {value}"
