@@ -186,7 +186,8 @@ def test_in_python_with_modules_and_files(tmp_path):
     cafenet.save(slim(tiny_net(), (32, 32)), tmp_path / "slim.pt")
     recipe = DetectionRecipe(
         backbones=BackbonesConfig(
-            files=[BackboneFile("half", "cells:tiny_net", weights=str(tmp_path / "slim.pt"))], pretraining="none"
+            files=[BackboneFile("half", "tests.helpers.cells:tiny_net", weights=str(tmp_path / "slim.pt"))],
+            pretraining="none",
         ),
         data=DetectionData(images=str(tmp_path / "images"), train=str(path), test_share=0.5),
         detector=SMALL,
