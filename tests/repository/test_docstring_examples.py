@@ -24,7 +24,7 @@ NAMES = [
     *(f"training.{name}" for name in TRAINING),
 ]
 DOCUMENTED_PACKAGES = ["errors", "common", "modules", "space", "tracing", "training"]
-COVERAGE = Path(__file__).parents[2] / "tools" / "docstring_coverage.py"
+COVERAGE = Path(__file__).parents[2] / "tools" / "docs" / "docstring_coverage.py"
 
 
 def documented(name: str) -> object:

@@ -3,7 +3,7 @@
 import grimp
 import pytest
 
-from tools.house_figures import Figures, contract_layers, house_figures, lines_of, two_way_pairs, violations
+from tools.docs.house_figures import Figures, contract_layers, house_figures, lines_of, two_way_pairs, violations
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ section of the class.
 
 Smallest example: `def double(value): "Doubles."` counts as 1 of 1 docstrings and 0 of 1 parameters.
 
-    python tools/docstring_coverage.py                      # the table
-    python tools/docstring_coverage.py --missing space      # and what is missing in a package
-    python tools/docstring_coverage.py --at-least 95        # exit code 1 if a share overall is below 95%
+    python tools/docs/docstring_coverage.py                      # the table
+    python tools/docs/docstring_coverage.py --missing space      # and what is missing in a package
+    python tools/docs/docstring_coverage.py --at-least 95        # exit code 1 if a share overall is below 95%
 """
 
 import argparse
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent / "src" / "cafenet"
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "cafenet"
 
 _SECTION = re.compile(r"^(?P<name>Args|Attributes):\s*$")
 _ENTRY = re.compile(r"^(?P<names>\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: \([^)]*\))?:\s")

@@ -1,6 +1,6 @@
 """The layout of the package in numbers: what stands at its root, its packages, and how they import each other.
 
-    python -m tools.house_figures
+    python -m tools.docs.house_figures
 
 The order of the packages is that of import-linter's contract in pyproject.toml, the highest one first.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import grimp
 from importlinter.api import read_configuration
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "cafenet"
 MANY_LINES = 400
 
