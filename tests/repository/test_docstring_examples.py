@@ -17,13 +17,35 @@ SPACE = [
 TRAINING = [
     *("config.TrainConfig", "distillation.DistillConfig", "optimizers.OptimizerConfig", "optimizers.ScheduleConfig"),
 ]
+SUPERNET = [
+    *("build.SupernetConfig", "candidate_choice.Exact", "candidate_choice.Race", "plain_training.train_model"),
+    *("sharing.LocallyFree", "sharing.Bilateral", "supernet.Supernet", "train.train_supernet"),
+]
+SEARCHING = [
+    *("algorithms.evolution.Evolution", "algorithms.greedy.Greedy", "algorithms.random_search.RandomSearch"),
+    *("algorithms.trend.Trend", "latency.measure.LatencyConfig", "latency.measure.measure_latency"),
+    *("result.FoundWidths", "width_search.SearchConfig", "width_search.search_widths"),
+]
+DATA = [
+    *("augment.Augmentation", "fashion.fashion_mnist", "load.load_data", "loaders.train_loader"),
+    *("loaders.eval_loader", "split.hold_out"),
+]
+PIPELINE = [
+    *("search.search", "options.SearchOptions", "result.SearchResult", "result.SearchResults", "stages.StagesConfig"),
+]
 NAMES = [
     *("errors.CafeNetError", "common.statistics.PairedDifference", "common.statistics.compare_paired"),
     *(f"space.{name}" for name in SPACE),
     "tracing.tracer.trace",
     *(f"training.{name}" for name in TRAINING),
+    *(f"data.{name}" for name in DATA),
+    "models.load.load_model",
+    *(f"supernet.{name}" for name in SUPERNET),
+    *("scoring.evaluation.evaluate", "scoring.scorer.ScoringConfig"),
+    *(f"searching.{name}" for name in SEARCHING),
+    *(f"pipeline.{name}" for name in PIPELINE),
 ]
-DOCUMENTED_PACKAGES = ["errors", "common", "modules", "space", "tracing", "training"]
+DOCUMENTED_PACKAGES = ["errors", "common", "modules", "space", "tracing", "training", "pipeline"]
 COVERAGE = Path(__file__).parents[2] / "tools" / "docs" / "docstring_coverage.py"
 
 

@@ -8,7 +8,11 @@ _HEAD = {"recipe": "what it does"}
 
 
 def print_recipes(descriptions: Mapping[str, str]) -> None:
-    """Print each name with its description beside it, as wide as the terminal."""
+    """Print each name with its description beside it, as wide as the terminal.
+
+    Args:
+        descriptions: Description of each recipe, by name.
+    """
     indent = max(map(len, [*_HEAD, *descriptions])) + 1
     width = max(shutil.get_terminal_size().columns - 1, indent + 20)
     for name, description in {**_HEAD, **descriptions}.items():

@@ -8,7 +8,16 @@ from cafenet.errors import StoreError
 
 
 def web_server(host: str, port: int, application: WSGIApplication) -> WSGIServer:
-    """A server for one user, as Optuna's own."""
+    """Return a server for one user, like Optuna's own.
+
+    Args:
+        host: Host name or address to serve on; an address with ":" is IPv6.
+        port: Port to serve on.
+        application: The WSGI application that answers requests.
+
+    Returns:
+        The server, which listens but does not answer requests yet.
+    """
 
     class Server(WSGIServer):
         address_family = _family(host)
@@ -22,11 +31,19 @@ def _family(host: str) -> socket.AddressFamily:
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """A line for every request says nothing to anybody."""
+        """Print nothing, since a line for every request has no use."""
 
 
 def check_port(host: str, port: int) -> None:
-    """It must be free, which the server would say less clearly."""
+    """Check that a port is free, with a clearer error than the server's own.
+
+    Args:
+        host: Host name or address to serve on; an address with ":" is IPv6.
+        port: Port to serve on.
+
+    Raises:
+        StoreError: If the port is out of range or cannot be used.
+    """
     if not 0 < port < 65536:
         raise StoreError(f"--port must lie in 1 to 65535, but is {port}")
     try:

@@ -149,7 +149,15 @@ def model_place(directory: Path, key: str, seed: int) -> Path:
 
 
 def budget_place(directory: Path, budget: Any) -> Path:
-    """The directory of one of several budgets: `budget-50pct`."""
+    """Names the directory of one of several budgets, for example `budget-50pct` for "50%".
+
+    Args:
+        directory: Directory of the search.
+        budget: The budget as the user wrote it.
+
+    Returns:
+        The path, which need not exist.
+    """
     text = str(budget).strip().replace("%", "pct")
     plain = "".join(character if character.isalnum() or character == "." else "-" for character in text)
     return directory / f"budget-{plain}".lower()

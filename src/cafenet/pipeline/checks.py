@@ -1,4 +1,4 @@
-"""What a search would refuse later, refused before a supernet is trained for it."""
+"""Checks before a search: problems that would stop it later are reported before a supernet is trained."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,13 +20,22 @@ from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins
 
 _FEW = 8
-"""Examples that show whether a metric fits."""
+"""Number of examples that are enough to show whether a metric fits."""
 
 
 def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: bool) -> None:
-    """Refuse a budget, a metric or data that some stage could not work with.
+    """Check that every stage can work with its budget, the metric and the data.
 
-    is_fresh: whether nothing was trained before; then all labels are looked at, which may take as long as reading them.
+    Args:
+        job: The data and options of the search.
+        space: The width space of the model.
+        plan: The stages, of one budget or of several.
+        is_fresh: True if nothing was trained before. All labels that scoring uses are then checked, which may take as
+            long as reading them.
+
+    Raises:
+        BudgetError: If no width meets the budget of a stage.
+        ScoringError: If the metric is not usable, a label has no output, or the model does not take the inputs.
     """
     for stage in plan:
         check_feasible(space, job, stage)
@@ -45,7 +54,7 @@ def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: b
 
 
 def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int]:
-    """What the model says of a few examples, read as scoring reads them, with their targets and number."""
+    """Return the model's output for a few examples, read as scoring reads them, with their targets and number."""
     held = hold_examples(data, name, num_examples=_FEW, device=next(model.parameters()).device)
     args, kwargs = call_arguments(held.batch[0])
     try:
@@ -60,7 +69,17 @@ def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int
 
 
 def check_latency(job: Job, space: WidthSpace, budget: Budget, example_inputs: Any) -> None:
-    """The smallest subnet must keep a cap on latency."""
+    """Check that the smallest subnet meets every cap on latency. Nothing is measured without such a cap.
+
+    Args:
+        job: The data and options of the search.
+        space: The width space of the model.
+        budget: The budget with its caps.
+        example_inputs: The inputs that the latency is measured with.
+
+    Raises:
+        BudgetError: If the smallest subnet takes longer than a cap allows.
+    """
     bins = build_bins(space, job.supernet)
     for cap in budget.caps:
         if cap.cost == "latency_ms":

@@ -1,4 +1,4 @@
-"""What `cafenet.search` keeps in its directory beside the stages: its settings, the width space, what was found."""
+"""The files in the directory of `cafenet.search` beside the stages: its settings, the width space and the result."""
 
 import json
 import tempfile
@@ -24,7 +24,16 @@ from cafenet.supernet.build import build_bins
 def describe_search(
     model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path
 ) -> None:
-    """What a report tells of the search beside its scores."""
+    """Write the settings of a search and its width space, which a report shows beside the scores.
+
+    Args:
+        model: The original model, whose class is named in the description.
+        space: The width space of the model.
+        job: The data and options of the search.
+        budget: The budget as the user wrote it.
+        stages: The stages of the search.
+        place: The directory of the search.
+    """
     parts = ("supernet", "sampling", "algorithm", "scoring", "latency", "freeze")
     search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
     content = {
@@ -45,20 +54,32 @@ def describe_search(
 
 
 def stages_before(directory: str | Path | None) -> StagesConfig | None:
-    """The stages of the search that a directory holds."""
+    """Return the stages of the search that a directory holds.
+
+    Args:
+        directory: The directory of the search, or None.
+
+    Returns:
+        The stages, or None if the directory holds no search that recorded them.
+    """
     found = None if directory is None else read_if_there(SEARCH, Path(directory))
     stages = None if found is None else found["settings"].get("stages")
     return None if stages is None else StagesConfig(**stages)
 
 
 def _plain(config: Any) -> Any:
-    """As JSON takes it; an algorithm of the user's own may be any object."""
+    """Return a config as plain JSON values. Other objects, such as a user's own algorithm, become their `repr`."""
     content = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
     return json.loads(json.dumps(content, default=repr))
 
 
 def write_entry(found: StagesResult, place: Path) -> None:
-    """Keep what was found, as a run keeps it."""
+    """Write the widths found in the form that a run of `cafenet run` uses.
+
+    Args:
+        found: The result of the last stage.
+        place: The directory of the search.
+    """
     result = found.result
     method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
     channels = dict(result.channels)
@@ -74,6 +95,17 @@ def write_entry(found: StagesResult, place: Path) -> None:
 
 @contextmanager
 def kept_in(directory: str | Path | None) -> Iterator[Path]:
+    """Provide the directory of a search: the user's own, or a temporary one that is removed on exit.
+
+    Args:
+        directory: The user's directory, or None for a temporary one.
+
+    Yields:
+        The directory, which need not exist yet if it is the user's.
+
+    Raises:
+        TrainingError: If the directory holds a run of `cafenet run`.
+    """
     if directory is not None:
         if (Path(directory) / RECIPE.name).exists():
             raise TrainingError(f"{directory} holds a run of `cafenet run`, no search; give another directory")

@@ -1,4 +1,4 @@
-"""The options of a search, one tree: the same keys as in a recipe."""
+"""The options of a search as one tree, with the same keys as in a recipe."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -17,32 +17,42 @@ from cafenet.supernet.sampling import SamplingConfig
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How `cafenet.search` goes about its job: everything but the two trainings and the budget.
+    """Options of `cafenet.search`, except for the two trainings and the budget.
 
-    Smallest example: `SearchOptions(supernet=SupernetConfig(r=1), algorithm=Evolution())`.
+    Raises:
+        BudgetError: If an option is out of its range, or the algorithm is not an algorithm.
+
+    Examples:
+        >>> import cafenet
+        >>> options = cafenet.SearchOptions(supernet=cafenet.SupernetConfig(r=1), algorithm=cafenet.Evolution())
+        >>> options.supernet.r, options.algorithm.name
+        (1, 'evolution')
+        >>> options.min_usage, options.num_finalists
+        (0.99, 5)
     """
 
     supernet: SupernetConfig = field(default_factory=SupernetConfig)
-    """How weights are shared between widths."""
+    """Options of the supernet: how widths share weights."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    """Which widths the supernet trains, and what they learn from."""
+    """Options of the sampling: which widths the supernet trains, and what they learn from."""
     stages: StagesConfig | None = None
-    """The number of stages; None takes the number that was best where it was measured, one or two, or that of the
-    earlier search in the same directory."""
+    """Stages of the search. None takes those of the earlier search in the same directory; if there is none, one or two
+    stages, as was best in measurements."""
     algorithm: Algorithm = field(default_factory=Trend)
-    """How widths are proposed: Trend, Evolution, RandomSearch, Greedy, or one of your own."""
+    """Algorithm that proposes widths: Trend, Evolution, RandomSearch, Greedy, or one of your own."""
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
-    """How carefully widths are scored."""
+    """Options of the scoring: how carefully widths are scored."""
     latency: LatencyConfig = field(default_factory=LatencyConfig)
-    """How latencies are measured, for budgets in milliseconds."""
+    """Options of the latency measurement, for budgets in milliseconds."""
     band: Annotated[tuple[Share, Share], Rising()] = (0.95, 1.0)
-    """Share of the budget that widths proposed by evolution and random search use; trend chooses its own."""
+    """Smallest and largest share of the budget that widths proposed by evolution and random search use. Trend chooses
+    its own."""
     min_usage: Share = 0.99
-    """Share of the budget that the result uses at least, if any width can."""
+    """Minimum share of the budget that the result uses, if any width can."""
     num_finalists: PositiveInt = 5
     """Number of best widths that are filled up and scored exactly at the end."""
     search_workers: Annotated[int, Range(1, 4096)] = 1
-    """Number of processes on this machine that score widths; they divide its threads."""
+    """Number of processes on this machine that score widths. They divide its threads among them."""
 
     def __post_init__(self) -> None:
         check_options(self, BudgetError)
@@ -52,5 +62,12 @@ class SearchOptions:
             )
 
     def search_config(self, seed: int) -> SearchConfig:
-        """The options of the search on one supernet, with its seed."""
+        """Return the options of the search on one supernet.
+
+        Args:
+            seed: Seed of the search.
+
+        Returns:
+            The options, with the seed.
+        """
         return SearchConfig(self.band, self.min_usage, self.num_finalists, seed, self.search_workers)

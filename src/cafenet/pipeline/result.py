@@ -1,4 +1,4 @@
-"""What `cafenet.search` hands back: a slim model with its widths, or several of them."""
+"""The results of `cafenet.search`: a slim model with its widths, or several of them."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,49 +18,66 @@ from cafenet.space.width_space import WidthSpace
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SearchResult:
-    """The slim model of one budget and what is known of it."""
+    """The slim model of one budget, with its widths, costs and score.
+
+    `cafenet.search` creates it. Printed, it shows a table of the groups with their widths.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import TensorDataset
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2))
+        >>> data = TensorDataset(torch.randn(256, 1, 4, 4), torch.arange(256) % 2)
+        >>> options = cafenet.SearchOptions(algorithm=cafenet.RandomSearch(samples=4))
+        >>> result = cafenet.search(model, data, data, "50%", epochs=1, options=options, quiet=True)
+        >>> result.budget, result.widths, result.costs["flops"]
+        ('50%', {'0': 4}, 176.0)
+        >>> result.model(torch.zeros(1, 1, 4, 4)).shape
+        torch.Size([1, 2])
+    """
 
     model: nn.Module
-    """The slim model: trained if the search was told to, else with the supernet's weights."""
+    """The slim model. It is trained if the search was asked to, otherwise it has the supernet's weights."""
     found: FoundWidths
-    """Everything that the search of the widths found."""
+    """The widths found, with their costs, their score and the settings that they belong to."""
     space: WidthSpace
     """The width space of the original model."""
     example_inputs: Any = field(repr=False)
-    """What the model was traced with."""
+    """Inputs that the model was traced with."""
     directory: Path | None = None
-    """Where the search has kept its files; None if it was given no directory."""
+    """Directory with the files of the search, or None if the search was given no directory."""
 
     @property
     def budget(self) -> str:
-        """The budget as it was written."""
+        """The budget as the user wrote it."""
         return self.found.budget
 
     @property
     def widths(self) -> Mapping[str, int]:
-        """The number of channels that each group keeps, by name."""
+        """Number of kept channels of each group, by group name."""
         return self.found.widths
 
     @property
     def channels(self) -> Mapping[str, list[int]]:
-        """The channels that each group keeps of the original model: what `WidthSpace.extract(channels=...)` takes."""
+        """Kept channels of the original model for each group, as `WidthSpace.extract(channels=...)` takes them."""
         return self.found.channels
 
     @property
     def costs(self) -> Mapping[str, float]:
-        """The slim model's flops (one multiply-add is one) and params, and latency_ms if it was measured."""
+        """Costs of the slim model: flops (one multiply-add counts as one), params, and latency_ms if measured."""
         return self.found.costs
 
     @property
     def score(self) -> float:
-        """The metric of the widths in the supernet on the validation data, before any training of the slim model."""
+        """Metric of the widths in the supernet on the validation data, before any training of the slim model."""
         return self.found.score
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the slim model to a file that `cafenet.load(path, model)` reads.
 
         Args:
-            path: The file, by custom with the ending `.pt`.
+            path: The file, usually with the ending `.pt`.
         """
         save(self.model, path)
 
@@ -68,8 +85,8 @@ class SearchResult:
         """Write the slim model for deployment, read it back and compare the outputs.
 
         Args:
-            path: The file; its ending (`.pt2`, `.onnx`, `.pt`) says the format.
-            kind: The format, if the ending does not say it.
+            path: The file. Its ending (`.pt2`, `.onnx`, `.pt`) determines the format.
+            kind: The format, if the ending does not determine it.
 
         Returns:
             The largest difference of the outputs, relative to the largest output.
@@ -83,7 +100,7 @@ class SearchResult:
             The path of the page.
 
         Raises:
-            RunFileError: The search was given no directory, so that it has kept nothing.
+            RunFileError: If the search was given no directory, so that no files were kept.
         """
         if self.directory is None:
             raise RunFileError(
@@ -101,14 +118,34 @@ class SearchResult:
 
 
 class SearchResults(Sequence[SearchResult]):
-    """The results of several budgets, in the order asked for; also by budget: `results["25%"]`."""
+    """The results of several budgets, in the order of the request. `results["25%"]` finds one by its budget.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import TensorDataset
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2))
+        >>> data = TensorDataset(torch.randn(256, 1, 4, 4), torch.arange(256) % 2)
+        >>> options = cafenet.SearchOptions(algorithm=cafenet.RandomSearch(samples=4))
+        >>> results = cafenet.search(model, data, data, ["75%", "50%"], epochs=1, options=options, quiet=True)
+        >>> results.budgets
+        ('75%', '50%')
+        >>> results[0].widths, results["50%"].widths
+        ({'0': 6}, {'0': 4})
+    """
 
     def __init__(self, results: Sequence[SearchResult]) -> None:
+        """Hold the results.
+
+        Args:
+            results: One result for each budget.
+        """
         self._results = tuple(results)
 
     @property
     def budgets(self) -> tuple[str, ...]:
-        """The budgets as they were written."""
+        """The budgets as the user wrote them."""
         return tuple(result.budget for result in self._results)
 
     @overload

@@ -114,38 +114,51 @@ def search(
 
     Args:
         model: The network whose widths are searched.
-        train_data: What the supernet and the slim model learn from: a data set or a loader of pairs (inputs, target).
-        val_data: What widths are scored on. Keep the test set out of both.
+        train_data: Training data of the supernet and the slim model: a data set or a loader of pairs (inputs, target).
+        val_data: Validation data that widths are scored on. Keep the test set out of both.
         budget: "50%" or "150M" (FLOPs), "1.5M params", "12ms", or several caps at once: "50%+1.5M params". A list, or
             commas ("50%,25%"), asks for several slim models.
-        epochs: Epochs of the supernet's training, short for `train=TrainConfig(epochs=...)`.
-        finetune_epochs: Epochs of the slim model's training, short for `finetune=TrainConfig(epochs=...)`.
-        train: The supernet's training. Not together with `epochs` or `finetune_epochs`.
-        finetune: The slim model's training; without it, the model keeps the supernet's weights.
+        epochs: Number of epochs of the supernet's training, short for `train=TrainConfig(epochs=...)`.
+        finetune_epochs: Number of epochs of the slim model's training, short for
+            `finetune=TrainConfig(epochs=...)`.
+        train: Options of the supernet's training. It cannot be combined with `epochs` or `finetune_epochs`.
+        finetune: Options of the slim model's training. It cannot be combined with `epochs` or `finetune_epochs`. If
+            neither it nor `finetune_epochs` is given, the slim model keeps the supernet's weights.
         loss: "cross_entropy", "bce" or a function of (output, target).
-        metric: What is best: "accuracy", "negative_loss" or a function of (output, target); more is better.
-        options: Everything else: the supernet, sampling, stages, the algorithm, scoring, latency.
-        example_inputs: What the model is traced with; by default the inputs of one training example.
-        freeze: Name patterns of layers whose widths stay, as in `cafenet.trace`.
-        outputs: The parts of what the model returns that matter, as in `cafenet.trace`; by default all.
-        start: What the slim model's training begins with: the supernet's weights, which gets farther in as many
-            epochs, or fresh ones ("scratch"), as in the paper.
-        seed: The seed of everything: trainings, fresh weights and the search.
-        directory: Where checkpoints, scores and results are kept; a second call with the same one continues the first.
-            Each of several budgets has a directory of its own in it.
-        quiet: Show no progress.
+        metric: The measure of quality, where higher is better: "accuracy", "negative_loss" or a function of
+            (output, target).
+        options: All other options: the supernet, sampling, stages, the algorithm, scoring and latency.
+        example_inputs: Inputs that the model is traced with; by default those of one training example.
+        freeze: Name patterns of layers that keep their widths, as in `cafenet.trace`.
+        outputs: The parts of the model's output that matter, as in `cafenet.trace`; by default all.
+        start: Weights that the slim model's training starts from: "supernet" takes those of the supernet, which reach
+            a better result in the same number of epochs; "scratch" takes fresh ones, as in the paper.
+        seed: Seed of the trainings, of fresh weights and of the search.
+        directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
+            first. If there are several budgets, each has its own directory in it.
+        quiet: True shows no progress.
 
     Returns:
-        The slim model with its widths, costs and score; of several budgets a sequence of such results, which are also
-        found by budget.
+        The slim model with its widths, costs and score. Several budgets give a sequence of such results, which can also
+        be looked up by budget.
 
     Raises:
-        CafeNetError: Something can not work; said before the first training wherever it can be known.
+        CafeNetError: If an argument, the model or the data cannot be used. It is raised before the first training
+            wherever the problem can be known by then.
 
-    Example:
-        >>> result = cafenet.search(model, train_data, val_data, budget="50%", epochs=30, finetune_epochs=60)
-        >>> print(result.widths, result.costs)
-        >>> result.save("slim.pt")
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import TensorDataset
+        >>> import cafenet
+        >>> model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2))
+        >>> data = TensorDataset(torch.randn(256, 1, 4, 4), torch.arange(256) % 2)
+        >>> options = cafenet.SearchOptions(algorithm=cafenet.RandomSearch(samples=4))
+        >>> result = cafenet.search(model, data, data, budget="50%", epochs=1, options=options, quiet=True)
+        >>> result.widths, result.costs
+        ({'0': 4}, {'flops': 176.0, 'params': 74.0})
+        >>> result.model[0]
+        Conv2d(1, 4, kernel_size=(3, 3), stride=(1, 1))
     """
     check_arguments(
         TrainingError,
@@ -208,7 +221,7 @@ def _trainings(
     finetune: TrainConfig | None,
     seed: int,
 ) -> tuple[TrainConfig, TrainConfig | None]:
-    """The supernet's training and the slim model's, both with the seed of the search."""
+    """Return the options of the supernet's training and of the slim model's, both with the seed of the search."""
     is_short, is_long = (epochs, finetune_epochs) != (None, None), (train, finetune) != (None, None)
     if is_short and is_long:
         raise TrainingError(
@@ -226,7 +239,7 @@ def _trainings(
 
 
 def _texts(budget: Any) -> list[Any]:
-    """The budgets one by one; what is no text is refused where it is read."""
+    """Return the budgets one by one. `parse_budget` refuses values that are not text."""
     several = budget if isinstance(budget, (list, tuple)) else [budget]
     texts = [part for each in several for part in (each.split(",") if isinstance(each, str) else [each])]
     if not texts:
@@ -236,19 +249,19 @@ def _texts(budget: Any) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """One budget, and how it will be searched."""
+    """One budget with the stages and the directory of its search."""
 
     budget: Budget
     full_costs: dict[str, float]
     stages: StagesConfig
     place: Path
     is_measured_before: bool
-    """Whether an earlier search in the same place has measured what this one would."""
+    """True if an earlier search in the same directory has measured the latencies."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Whole:
-    """What the searches of all budgets have in common."""
+    """The parts that the searches of all budgets have in common."""
 
     model: nn.Module
     example_inputs: Any
@@ -259,15 +272,15 @@ class _Whole:
 
     @cached_property
     def full_latency_ms(self) -> float:
-        """The latency of the model as it is, measured once for all budgets."""
+        """Latency of the full model, measured once for all budgets."""
         return measure_latency(self.model, self.example_inputs, self.job.latency)
 
     def ask(self, text: Any, place: Path, stages: StagesConfig | None) -> _Asked:
-        """Read a budget; latencies are, at a second start, what they were at the first."""
+        """Read a budget. A second start takes the latencies that the first one measured."""
         before = latencies_before(place, str(text).strip(), self.space, self.job.latency)
 
         def measure() -> float:
-            """What the budget is a share of."""
+            """Return the latency of the full model, to which a percentage refers."""
             return self.full_latency_ms if before is None else before["full_ms"]
 
         budget = parse_budget(text, self.space, full_latency_ms=measure)
@@ -278,7 +291,7 @@ class _Whole:
         return _Asked(budget, full, stages, place, before is not None)
 
     def check(self, asked: Sequence[_Asked]) -> None:
-        """What can not work, before long work."""
+        """Report problems before the first training."""
         for training in (self.job.training, self.final):
             if training is not None:
                 check_training(training, self.job.train, next(self.model.parameters()).device, self.job.loss)
@@ -291,7 +304,7 @@ class _Whole:
                 check_latency(self.job, self.space, each.budget, self.example_inputs)
 
     def search(self, asked: _Asked, *, is_kept: bool) -> SearchResult:
-        """The slim model of one budget."""
+        """Search one budget and return its slim model."""
         place, budget = asked.place, asked.budget
         if not (place / SEARCH.name).exists():  # else once the checkpoint has not refused the options
             describe_search(self.model, self.space, self.job, budget.text, asked.stages, place)
@@ -304,7 +317,7 @@ class _Whole:
         return SearchResult(slim, found.result, self.space, self.example_inputs, place if is_kept else None)
 
     def _finished(self, found: StagesResult, place: Path) -> nn.Module:
-        """The slim model with statistics of its own, trained if it was asked for."""
+        """Return the slim model with recalibrated statistics, trained if the user asked for it."""
         slim, job, channels = found.slim, self.job, found.result.channels
         if self.final is None or self.start == "supernet":
             num_examples, device = job.scoring.calibration_size, next(slim.parameters()).device

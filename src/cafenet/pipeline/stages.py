@@ -43,30 +43,49 @@ from cafenet.tracing.tracer import trace
 
 _MOST_SHARES = (0.2, 0.9)
 _ABOUT_HALF = 0.48
-"""Of a cost: 150M are meant as half of 300.8M, too."""
+"""Budgets at or above this fraction count as "half" (150M of 300.8M is 49.9%)."""
 
 
 @dataclass(frozen=True)
 class StagesConfig:
-    """How many stages, and what changes between them."""
+    """Options of the stages: their number, and what changes between them.
+
+    Raises:
+        BudgetError: If an option is out of its range.
+
+    Examples:
+        >>> import cafenet
+        >>> cafenet.StagesConfig(num_stages=2, alpha=1.0, carry_weights=True)
+        StagesConfig(num_stages=2, alpha=1.0, carry_weights=True)
+        >>> cafenet.SearchOptions(stages=cafenet.StagesConfig(num_stages=3)).stages.num_stages
+        3
+    """
 
     num_stages: Annotated[int, Range(1, 100)] = 1
-    """The paper takes 3 on CIFAR-10 and 1 elsewhere."""
+    """Number of stages; the paper uses 3 on CIFAR-10 and 1 elsewhere."""
     alpha: Positive = 2.0
-    """Bins get that much finer each stage."""
+    """Factor by which bins become finer from each stage to the next."""
     carry_weights: bool = False
-    """Start each stage from the weights of the one before, instead of the model's own. All stages then share the epochs
-    of one training; otherwise each has them all."""
+    """True starts each stage from the weights of the previous one instead of the model's own. All stages then share the
+    epochs of one training; otherwise each stage has all of them."""
 
     def __post_init__(self) -> None:
         check_options(self, BudgetError)
 
 
 def stages_for(budget: Budget, full_costs: Mapping[str, float], start: str) -> StagesConfig:
-    """The number of stages that was best where it was measured (docs/peers.md).
+    """Return the stages that were best in measurements (docs/peers.md).
 
-    Two that share one training, but one where the slim model is trained from scratch and no cost is cut to less than
-    about half.
+    These are two stages that share one training. It is a single stage if the slim model is trained from scratch and no
+    cost is cut to less than about half.
+
+    Args:
+        budget: The budget of the search.
+        full_costs: Costs of the full model by name, for every cost that the budget caps.
+        start: Weights that the slim model's training starts from, "supernet" or "scratch".
+
+    Returns:
+        The options of the stages.
     """
     share = min(cap.limit / full_costs[cap.cost] for cap in budget.caps)
     is_one = start == "scratch" and share >= _ABOUT_HALF
@@ -75,46 +94,74 @@ def stages_for(budget: Budget, full_costs: Mapping[str, float], start: str) -> S
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage's place, budget and bins."""
+    """One stage of a search: its number, its budget and the fineness of its bins."""
 
     number: int
+    """Number of the stage, counted from 1."""
     budget: Budget
+    """Budget of the stage. Only the last stage has the budget of the search itself."""
     beta: float
+    """Number of channels in a bin of the most expensive group, as in `SupernetConfig.beta`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What every stage does alike: data and options."""
+    """The data and options that all stages of a search have in common."""
 
     train: Dataset[Any] | DataLoader[Any]
+    """Training data: a data set or a loader of pairs (inputs, target)."""
     validation: Data
+    """Validation data that widths are scored on."""
     loss: str | LossFunction = "cross_entropy"
+    """The loss, by name or as a function of (output, target)."""
     metric: str | Metric = "accuracy"
+    """The measure of quality, by name or as a function of (output, target); higher is better."""
     supernet: SupernetConfig = field(default_factory=SupernetConfig)
+    """Options of the supernet."""
     training: TrainConfig = field(default_factory=TrainConfig)
+    """Options of the supernet's training."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    """Options of the sampling of widths during the training."""
     algorithm: Algorithm = field(default_factory=Trend)
+    """Algorithm that proposes widths."""
     search: SearchConfig = field(default_factory=SearchConfig)
+    """Options of the search on one supernet."""
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
+    """Options of the scoring."""
     latency: LatencyConfig = field(default_factory=LatencyConfig)
+    """Options of the latency measurement."""
     freeze: tuple[str, ...] = ()
+    """Name patterns of layers that keep their widths."""
     outputs: str | int | Sequence[str | int] | None = None
+    """The parts of the model's output that matter, as in `cafenet.trace`; None stands for all."""
     quiet: bool = False
+    """True shows no progress."""
 
 
 @dataclass(frozen=True, eq=False)
 class StagesResult:
-    """What the last stage found, in terms of the original model."""
+    """The result of the last stage, in terms of the original model."""
 
     result: FoundWidths
+    """The widths found; channels are numbered as in the original model."""
     slim: nn.Module
-    """The widths found, with the last supernet's weights, channels in the original model's order."""
+    """The slim model with the last supernet's weights; its channels have the order of the original model."""
     place: Path
-    """Of the last stage."""
+    """Directory of the last stage."""
 
 
 def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, config: StagesConfig) -> list[Stage]:
-    """The stages to a budget; every cap of it is approached in equal parts."""
+    """Plan the stages to a budget. Each stage lowers every cap by the same amount.
+
+    Args:
+        budget: The budget of the search, which is that of the last stage.
+        full_costs: Costs of the full model by name, for every cost that the budget caps.
+        beta: The `beta` of the bins in the first stage; it is divided by `alpha` in each later one.
+        config: Options of the stages.
+
+    Returns:
+        The stages in their order.
+    """
     stages = []
     for number in range(1, config.num_stages + 1):
         share = number / config.num_stages
@@ -129,11 +176,18 @@ def plan_stages(budget: Budget, full_costs: Mapping[str, float], beta: float, co
 
 
 def plan_jobs(job: Job, config: StagesConfig) -> list[Job]:
-    """What each stage does: the same, or with carried weights its part of one training.
+    """Return the job of each stage: all the same, or parts of one training if weights are carried.
 
-    A search by trend does its part in each. The full network is trained first in the first stage alone; a later one
-    begins with trained weights, whose channels it sorts. Smallest example: of 30 epochs in 2 stages, 0.3 for the full
-    network, the first has 9 + 10.5 and the second 10.5.
+    A search by trend is divided among the stages. If weights are carried, only the first stage trains the full network
+    first; a later stage starts from trained weights and sorts their channels by importance. Smallest example: 30 epochs
+    in 2 stages, with a share of 0.3 for the full network, give the first stage 9 + 10.5 epochs and the second 10.5.
+
+    Args:
+        job: The data and options of the whole search.
+        config: Options of the stages.
+
+    Returns:
+        One job for each stage.
     """
     if isinstance(job.algorithm, Trend):
         job = replace(job, algorithm=job.algorithm.of_stages(config.num_stages))
@@ -164,9 +218,25 @@ def search_in_stages(
     directory: Path,
     full_costs: Mapping[str, float],
 ) -> StagesResult:
-    """Train and search stage after stage; each keeps its supernet, study and result in a directory of its own.
+    """Train and search stage after stage. Each stage keeps its supernet, study and result in its own directory.
 
-    A second call continues where the first one stopped. The channels of the result are the original model's.
+    A second call continues where the first one stopped.
+
+    Args:
+        model: The original model; it is not changed.
+        example_inputs: Inputs that the model is traced with.
+        budget: The budget of the search.
+        job: The data and options of the search.
+        config: Options of the stages.
+        directory: Directory of the search; the directories of the stages are in it.
+        full_costs: Costs of the full model by name, for every cost that the budget caps.
+
+    Returns:
+        The result of the last stage, with the channels of the original model.
+
+    Raises:
+        CafeNetError: If the model cannot be traced, no width meets the budget, or the files of an earlier search in the
+            directory belong to other options.
     """
     original = trace(model, example_inputs, freeze=job.freeze, outputs=job.outputs)
     budget, full_costs = _as_measured_first(budget, full_costs, original, job.latency, directory)
@@ -201,15 +271,25 @@ def search_in_stages(
 def latencies_before(
     directory: Path, budget: str, space: WidthSpace, settings: LatencyConfig
 ) -> dict[str, float] | None:
-    """The cap on latency (`limit_ms`) and the full model's (`full_ms`) that a search of this model for this budget
-    began with."""
+    """Return the latencies that an earlier search of this model for this budget measured first.
+
+    Args:
+        directory: Directory of the search.
+        budget: The budget as the user wrote it.
+        space: The width space of the model.
+        settings: Options of the latency measurement.
+
+    Returns:
+        The cap on latency (`limit_ms`) and the latency of the full model (`full_ms`), or None if the directory holds
+        none for the same budget, model and options.
+    """
     before = read_if_there(LATENCIES, directory) or {}
     measured: dict[str, float] | None = before.get("measured")
     return measured if before.get("asked") == _asked_latencies(budget, space, settings) else None
 
 
 def _asked_latencies(budget: str, space: WidthSpace, settings: LatencyConfig) -> dict[str, Any]:
-    """What measured latencies belong to: other ones are measured again."""
+    """Return the request that measured latencies belong to. Another request measures again."""
     model = {"flops": int(space.flops()), "params": int(space.params()), "widths": dict(space.full_widths)}
     asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": asdict(settings), "model": model}))
     return asked
@@ -218,7 +298,7 @@ def _asked_latencies(budget: str, space: WidthSpace, settings: LatencyConfig) ->
 def _as_measured_first(
     budget: Budget, full_costs: Mapping[str, float], space: WidthSpace, settings: LatencyConfig, directory: Path
 ) -> tuple[Budget, Mapping[str, float]]:
-    """The cap on latency and the full model's that a directory began with: other ones would lead to other widths."""
+    """Replace the latencies by those that the directory holds, because other ones would lead to other widths."""
     limit_ms = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), None)
     if limit_ms is None:
         return budget, full_costs
@@ -234,11 +314,11 @@ def _as_measured_first(
 def _narrowed_space(
     model: nn.Module, example_inputs: Any, job: Job, original: WidthSpace, stage: Stage
 ) -> WidthSpace | None:
-    """The space of a model that a stage found, None where no width of it meets the next stage's budget.
+    """Return the space of a model that a stage found, or None if no width of it meets the next stage's budget.
 
-    Nothing may vary in it that could not vary so in the original. A grouped convolution that is left with one channel a
-    group looks like a depthwise one, whose channels are not tied; such groups stay as they are. A smallest width that
-    is a share is one of the original's channels.
+    Only widths that the original could have may vary. A grouped convolution that is left with one channel per group
+    looks like a depthwise one, whose channels are not tied; such groups are frozen. A minimum width that is a share
+    refers to the channels of the original.
     """
     ties, full, share = {group.name: group.divisor for group in original.groups}, original.full_widths, 0.0
     if isinstance(job.supernet.min_width, float):
@@ -258,7 +338,16 @@ def _narrowed_space(
 
 
 def check_feasible(space: WidthSpace, job: Job, stage: Stage) -> None:
-    """Some width must meet a stage's budget; latency is not known without measuring."""
+    """Check that some width meets a stage's budget. Caps on latency are left out, since they need measurements.
+
+    Args:
+        space: The width space of the stage.
+        job: The data and options of the stage.
+        stage: The stage with its budget.
+
+    Raises:
+        BudgetError: If the smallest subnet exceeds a cap.
+    """
     caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
     bins = build_bins(space, job.supernet, stage.beta)
     costs = {"flops": space.flops, "params": space.params}
@@ -266,7 +355,7 @@ def check_feasible(space: WidthSpace, job: Job, stage: Stage) -> None:
 
 
 def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
-    """Shares of the original model as those of a stage's: the band of FLOPs; the smallest widths are in its space."""
+    """Convert shares of the original model's FLOPs to shares of a stage's. Minimum widths are part of its space."""
     if space is original:
         return job
     sampling, supernet, ratio = job.sampling, job.supernet, original.flops() / space.flops()
@@ -279,12 +368,30 @@ def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
 
 
 def first_place(directory: Path) -> Path:
-    """Where the first stage of a search is kept."""
+    """Return the directory of the first stage of a search.
+
+    Args:
+        directory: Directory of the search.
+
+    Returns:
+        The path, which need not exist.
+    """
     return directory / "stage-1"
 
 
 def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Path:
-    """Where a training that begins with something found before is kept: one with another start gets a new place."""
+    """Choose the directory of a training that starts from an earlier result, and record that start in it.
+
+    A training that starts from something else than the one in the directory gets a new directory.
+
+    Args:
+        directory: Directory of the search.
+        name: Name of the training's directory, for example `stage-2`.
+        begins_with: The earlier result that the training starts from, as JSON values.
+
+    Returns:
+        The directory.
+    """
     place, content = directory / name, json.dumps(begins_with, sort_keys=True)
     before = read_if_there(START, place)
     if before is not None and before != json.loads(content):
@@ -296,7 +403,18 @@ def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Pat
 def run_stage(
     weights: nn.Module, space: WidthSpace, stage: Stage, job: Job, directory: Path
 ) -> tuple[Supernet, FoundWidths]:
-    """One stage: train the supernet, search it for one budget."""
+    """Run one stage: train its supernet and search it for the budget of the stage.
+
+    Args:
+        weights: Model with the weights that the supernet starts from.
+        space: The width space of the stage.
+        stage: The stage with its budget and bins.
+        job: The data and options of the stage.
+        directory: Directory of the stage.
+
+    Returns:
+        The trained supernet and the widths found.
+    """
     supernet, (result,) = run_supernet(weights, space, [stage.budget], job, directory, beta=stage.beta)
     return supernet, result
 
@@ -310,10 +428,21 @@ def run_supernet(
     *,
     beta: float | None = None,
 ) -> tuple[Supernet, list[FoundWidths]]:
-    """Train one supernet and search it for every budget, or read what was found before.
+    """Train one supernet and search it for every budget, or read the results of an earlier call.
 
-    Other options of the search than before start it again; scores that the study holds already are taken from it, and
-    those of another supernet or of other data refused. What is finished is read without its data.
+    If the options of the search have changed, the search starts again. It reuses scores that the study already holds
+    and refuses a study of another supernet or of other data. Finished results are read without the data.
+
+    Args:
+        weights: Model with the weights that the supernet starts from.
+        space: The width space of the supernet.
+        budgets: The budgets to search for.
+        job: The data and options of the search.
+        directory: Directory of the supernet, its study and the results.
+        beta: Replaces the `beta` of the supernet's options in later stages of a search.
+
+    Returns:
+        The trained supernet, and the widths found in the order of the budgets.
     """
     supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
     files = {budget.text: directory / result_name(job.algorithm.name, budget.text) for budget in budgets}
@@ -329,7 +458,7 @@ def run_supernet(
 
 
 def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
-    """What a result depends on, options and the supernet, as JSON gives it back."""
+    """Return the options and the supernet that a result depends on, as plain JSON values."""
     search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
     content = {
         "algorithm": repr(job.algorithm),
@@ -352,7 +481,19 @@ def train_stage(
     *,
     beta: float | None = None,
 ) -> Supernet:
-    """The trained supernet of a stage, continued from its checkpoint or complete already."""
+    """Return the trained supernet of a stage. The training continues from its checkpoint, if there is one.
+
+    Args:
+        weights: Model with the weights that the supernet starts from.
+        space: The width space of the supernet.
+        budgets: The budgets that it will be searched for. They determine the band of FLOPs if it is "budgets".
+        job: The data and options of the search.
+        directory: Directory of the checkpoint.
+        beta: Replaces the `beta` of the supernet's options in later stages of a search.
+
+    Returns:
+        The trained supernet.
+    """
     supernet = build_supernet(weights, space, job.supernet, beta=beta, seed=job.training.seed)
     sampling = job.sampling
     if sampling.flops_band == "budgets":
@@ -371,10 +512,17 @@ def train_stage(
 
 
 def band_about(budgets: Sequence[Budget], space: WidthSpace) -> tuple[float, float]:
-    """The shares of FLOPs from 0.7 of the smallest budget to 1.3 of the largest: half is (0.35, 0.65).
+    """Return the shares of FLOPs from 0.7 of the smallest budget to 1.3 of the largest: half gives (0.35, 0.65).
 
-    A share of the parameters is taken for one of FLOPs. Caps on latency say nothing here, since a band must be the same
-    when the training is continued; budgets of nothing else get most shares.
+    A share of the parameters counts as the same share of FLOPs. Caps on latency are left out, because the band must be
+    the same when the training is continued.
+
+    Args:
+        budgets: The budgets that the supernet will be searched for.
+        space: The width space of the supernet.
+
+    Returns:
+        The smallest and the largest share; (0.2, 0.9) if some budget caps only the latency.
     """
     full = {"flops": float(space.flops()), "params": float(space.params())}
     shares = [
@@ -386,7 +534,15 @@ def band_about(budgets: Sequence[Budget], space: WidthSpace) -> tuple[float, flo
 
 
 def composed(before: Mapping[str, list[int]], after: Mapping[str, list[int]]) -> dict[str, list[int]]:
-    """Channels of a model cut from a cut model, as those of the first: of (0, 2, 5), channels (0, 2) are (0, 5)."""
+    """Number the channels of a model that was cut twice as in the first model: channels (0, 2) of (0, 2, 5) are (0, 5).
+
+    Args:
+        before: Channels that the first cut kept, by group name. A missing group was kept whole.
+        after: Channels that the second cut kept, by group name, numbered as after the first cut.
+
+    Returns:
+        The kept channels of each group, numbered as in the first model.
+    """
     kept = dict(before)
     for name, channels in after.items():
         kept[name] = [before[name][channel] for channel in channels] if name in before else list(channels)

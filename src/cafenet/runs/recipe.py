@@ -80,7 +80,14 @@ class FinetuneConfig(TrainConfig):
         check_options(self, RecipeError)
 
     def training(self, seed: int) -> TrainConfig:
-        """The training of one seed."""
+        """Return the options of the training with one seed.
+
+        Args:
+            seed: Seed of the training.
+
+        Returns:
+            The options that every training has, with the seed.
+        """
         options = {each.name: getattr(self, each.name) for each in fields(TrainConfig)}
         return TrainConfig(**options | {"seed": seed})
 

@@ -1,4 +1,4 @@
-"""The YAML of recipes: of shipped ones by name, of the user's own by path."""
+"""The YAML of recipes: shipped ones are found by name, the user's own by path."""
 
 import os
 from importlib.resources import files
@@ -11,20 +11,39 @@ from cafenet.common.suggestions import did_you_mean
 from cafenet.errors import RecipeError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's where PyYAML was built with it: it is ten times as fast."""
+"""The loader of libyaml if PyYAML was built with it, since it is ten times as fast."""
 
 SHIPPED = "runs/recipes"
 """The package's folder of recipes for `cafenet run`; other commands have folders and typed trees of their own."""
 
 
 def shipped_recipes(folder: str = SHIPPED) -> dict[str, str]:
-    """The names of the recipes that come with the package, each with its description."""
+    """Return the recipes that come with the package.
+
+    Args:
+        folder: Folder of recipes inside the package.
+
+    Returns:
+        The description of each recipe, by name.
+    """
     texts = {name: _shipped_text(name, folder) for name in _shipped_names(folder)}
     return {name: str(yaml.load(text, _LOADER).get("description", "")) for name, text in texts.items()}
 
 
 def recipe_text(name: str, folder: str = SHIPPED, listing: str = "cafenet recipes") -> str:
-    """The YAML of a shipped recipe or of a file; listing: the command that lists the shipped ones."""
+    """Return the YAML of a shipped recipe or of a file.
+
+    Args:
+        name: Name of a shipped recipe, or path of a file.
+        folder: Folder of shipped recipes inside the package.
+        listing: Command that lists the shipped recipes, for the error message.
+
+    Returns:
+        The text of the recipe.
+
+    Raises:
+        RecipeError: If the file is too large or not readable, or no shipped recipe has the name.
+    """
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or os.path.isfile(name):  # a name may be too long for Path.is_file
         try:

@@ -118,7 +118,14 @@ def parse_budgets(text: str, space: WidthSpace, *, full_latency_ms: Callable[[],
 
 
 def expect_different(budgets: Sequence[Budget]) -> None:
-    """Refuse two budgets that mean the same."""
+    """Check that no two budgets mean the same caps.
+
+    Args:
+        budgets: The budgets of one search.
+
+    Raises:
+        BudgetError: If two budgets have the same caps.
+    """
     first: dict[frozenset[Cap], Budget] = {}
     for budget in budgets:
         other = first.setdefault(frozenset(budget.caps), budget)

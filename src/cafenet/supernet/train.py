@@ -177,7 +177,15 @@ def _begin_with_full_network(
 
 
 def share_full_network(source: Path, target: Path) -> None:
-    """Take the full network that one supernet began with for another that begins with the same, if it has none yet."""
+    """Copy the full network that one supernet's training began with to another that begins with the same one.
+
+    Nothing is copied if the source has no full network or the target already has one. Only the first of several
+    processes copies.
+
+    Args:
+        source: Directory of the supernet that has the full network.
+        target: Directory of the supernet that needs it.
+    """
     source, target = source / FULL_NETWORK, target / FULL_NETWORK
     if processes().is_first and source.exists() and not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

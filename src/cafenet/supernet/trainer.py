@@ -51,6 +51,7 @@ class Trainer(SteppedTraining):
             supernet: The supernet to train.
             data: A data set or a loader of pairs (inputs, target).
             config: Options of the training.
+            sampling: Options of the sampling of widths, and of the distillation.
             loss: The loss, by name or as a function of (output, target).
             directory: Directory of the checkpoint, or None.
             team: The processes that train together.

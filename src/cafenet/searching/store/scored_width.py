@@ -12,19 +12,31 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class ScoredWidth:
-    """A width vector, what it scored and what it costs."""
+    """A width vector with its score and its costs."""
 
     taken: Key
+    """Number of bins that each group takes."""
     score: Score
+    """Score of the width vector."""
     costs: Mapping[str, float]
+    """Costs of the width vector by name, for example flops and params."""
     search: str
-    """The search that asked for it, as in "evolution 50% seed 0"."""
+    """The search that proposed it, for example "evolution 50% seed 0"."""
     label: str
-    """When, as in "iteration 3"."""
+    """Step of the search that proposed it, for example "iteration 3"."""
     seconds: float
+    """Time that the scoring took, in seconds."""
     is_exact: bool
+    """True if the width vector was scored exactly, as finalists are."""
 
 
 def key_of(taken: IntArray) -> Key:
-    """A width vector as a tuple of ints."""
+    """Return a width vector as a tuple of ints, which can be the key of a dictionary.
+
+    Args:
+        taken: Number of bins that each group takes.
+
+    Returns:
+        The same numbers as a tuple.
+    """
     return tuple(int(number) for number in taken)
