@@ -258,7 +258,7 @@ def test_search_settings_of_the_paper(name: str):
 def test_training_of_the_paper(
     name: str, epochs: int, batch_size: int, optimizer: str, lr: float, weight_decay: float, schedule: str
 ):
-    training = shipped(name).finetune.train
+    training = shipped(name).finetune
     assert (training.epochs, training.batch_size) == (epochs, batch_size)
     assert (training.optimizer.name, training.optimizer.lr) == (optimizer, lr)
     assert training.optimizer.weight_decay == weight_decay
