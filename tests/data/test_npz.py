@@ -1,5 +1,6 @@
 """npz files: both layouts, colours and grey, and every mistake in one sentence."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +117,14 @@ def test_files_that_are_no_data_set(tmp_path):
     np.save(tmp_path / "single.npy", np.zeros(3))
     with pytest.raises(DataError, match=r"must be an npz file, as numpy.savez writes it, but holds a single array"):
         load_npz(tmp_path / "single.npy")
+
+
+def test_a_header_that_is_no_dictionary(tmp_path):
+    """NumPy reads a header as Python's literals, and raises what Python's tokeniser does."""
+    header = b"{'descr': (\n"
+    path = tmp_path / "train.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("images", "labels"):
+            archive.writestr(f"{name}.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(DataError, match="must be an npz file of plain arrays, but cannot be read"):
+        load_npz(path)

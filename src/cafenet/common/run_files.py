@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cafenet.errors import RunFileError, first_line
+from cafenet.common.yaml_text import read_yaml
+from cafenet.errors import RecipeError, RunFileError, first_line
 
 _Number = (int, float)
 _OrNone = type(None)
@@ -275,10 +274,10 @@ def _content(path: Path, shape: Any) -> tuple[Any, str]:
     """The content of a file, and a description of its fault (empty if there is none)."""
     try:
         raw = path.read_bytes()
-        content = yaml.safe_load(raw) if path.suffix == ".yaml" else json.loads(raw)
+        content = read_yaml(raw.decode(), path.name) if path.suffix == ".yaml" else json.loads(raw)
     except OSError as error:
         return None, f"cannot be read ({error.strerror})"
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, RecipeError) as error:
         return None, "is empty" if not raw.strip() else f"is damaged ({first_line(error)})"
     return content, _fault(content, shape, "it")
 

@@ -8,6 +8,7 @@ if grey; labels are integers (N,), or zeros and ones (N, A) for attributes; `cla
 import math
 import zipfile
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +74,7 @@ def _read(path: Path, prefix: str) -> _Arrays:
             for name in names:
                 _check_header(path, name)
             return {name.removeprefix(prefix): file[name] for name in names}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} must be an npz file of plain arrays, but cannot be read: {error}") from error
 
 

@@ -142,7 +142,7 @@ def _widths(run: RunRecord) -> str:
         return ""
     head = ["width group", "full", *(f"{each.method} {each.budget}" for each in rows)]
     body = [
-        row([group["name"], group["channels"], *(each.widths[group["name"]] for each in rows)])
+        row([group["name"], group["channels"], *(each.widths.get(group["name"], "-") for each in rows)])
         for group in run.space["groups"]
     ]
     return f'<details id="widths"><summary>All widths</summary>{table(head, body)}</details>'
