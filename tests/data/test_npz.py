@@ -122,9 +122,8 @@ def test_files_that_are_no_data_set(tmp_path):
 def test_a_header_that_is_no_dictionary(tmp_path):
     """NumPy reads a header as Python's literals, and raises what Python's tokeniser does."""
     header = b"{'descr': (\n"
-    path = tmp_path / "train.npz"
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(write_pair(tmp_path) / "train.npz", "w") as archive:
         for name in ("images", "labels"):
             archive.writestr(f"{name}.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     with pytest.raises(DataError, match="must be an npz file of plain arrays, but cannot be read"):
-        load_npz(path)
+        load_npz(tmp_path)
