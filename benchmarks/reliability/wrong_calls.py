@@ -272,7 +272,7 @@ WIDTHS: Table = [
     ("bins(min_width)", lambda v: flops_sensitive_bins(space(), min_width=v), [0, -1, 1.5, "1", NAN, None]),
     ("uniform_bins(num_groups)", lambda v: uniform_bins(space(), v), [0, -1, 2.5, "4", None]),
     ("LocallyFree(r)", lambda v: supernet(pattern=LocallyFree(v)), [-1, 0.5, "1", None]),
-    ("Supernet(bins)", lambda v: cafenet.Supernet(net(), space(), v), [None, 3, Bins(())]),
+    ("Supernet(bins)", lambda v: cafenet.Supernet(net(), space(), v), [3, Bins(())]),
     ("Supernet(seed)", lambda v: supernet(seed=v), ["0", 0.5]),
     ("SupernetConfig(r)", lambda v: search(supernet=SupernetConfig(r=v)), [-1, 0.5, "1", None]),
     ("SupernetConfig(beta)", lambda v: search(supernet=SupernetConfig(beta=v)), [0, -1, NAN, INF, "1"]),

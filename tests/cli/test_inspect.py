@@ -165,7 +165,7 @@ def test_names_and_reasons_are_not_read_as_markup():
         (["{net}", "--input", "3,8,8", "--freeze", "0"], "every layer is frozen"),
         (["{net}", "--input", "3,8,8", "--min-width", "0"], "min_width"),
         (["{net}", "--input", "3,8,8", "--freeze", "absent*"], "absent*"),
-        (["{net}", "--input", "3,8,8", "--beta", "0"], "beta must be a positive number"),
+        (["{net}", "--input", "3,8,8", "--beta", "0"], "beta must be a number above 0"),
     ],
 )
 def test_mistake_ends_in_one_message(net: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):

@@ -212,9 +212,9 @@ def test_r_must_be_below_the_bins_of_some_group():
 
 
 def test_bad_patterns():
-    with pytest.raises(BinError, match="r must be 0 or more, but got -1"):
+    with pytest.raises(BinError, match="r must be a whole number of at least 0, but is -1"):
         LocallyFree(-1)
-    with pytest.raises(BinError, match="max_candidates must be at least 1, but got 0"):
+    with pytest.raises(BinError, match="max_candidates must be a whole number of at least 1, but is 0"):
         LocallyFree(1, per_group=True, max_candidates=0)
 
 

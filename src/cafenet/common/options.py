@@ -60,6 +60,25 @@ class Rising:
         return "in rising order"
 
 
+@dataclass(frozen=True, repr=False)
+class NotEmpty:
+    """The rule for a list that has at least one entry."""
+
+    def __repr__(self) -> str:
+        return "(at least one)"
+
+
+@dataclass(frozen=True, repr=False)
+class MadeBy:
+    """A hint for objects that users do not build themselves: the function that returns them."""
+
+    function: str
+    """Name of the function, for example `cafenet.trace`."""
+
+    def __repr__(self) -> str:
+        return f"made by {self.function}"
+
+
 Count = Annotated[int, Range(0)]
 """A whole number that may be 0."""
 PositiveInt = Annotated[int, Range(1)]
@@ -146,7 +165,7 @@ def _problem(name: str, value: Any, hint: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())  # one line
     return text if len(text) <= 80 else f"{text[:77]}... (a {type(value).__name__})"
 
 
@@ -208,6 +227,8 @@ def _is_finite(value: Any) -> bool:
 def _keeps(value: Any, law: Any) -> bool:
     if isinstance(law, Range):
         return value in law
+    if isinstance(law, NotEmpty):
+        return len(value) > 0
     return value[0] <= value[1] if isinstance(law, Rising) else True
 
 
@@ -219,7 +240,8 @@ def _described(hint: Any) -> str:
         return _any_of([phrase for each in phrases for phrase in each])
     if _is(hint, Annotated):
         inner, *laws = typing.get_args(hint)
-        return " ".join([_described(inner), *map(repr, laws)])
+        is_made = any(isinstance(law, MadeBy) for law in laws)
+        return " ".join([_a(inner) if is_made else _described(inner), *map(repr, laws)])
     return _described_plain(hint)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from cafenet.errors import CafeNetError
 
@@ -55,7 +56,7 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
         The mean difference with its Student-t interval.
 
     Raises:
-        CafeNetError: If the lengths differ, if there are no values, or if a value is not finite.
+        CafeNetError: If the lengths differ, if there are no values, or if a value is not a finite number.
 
     Examples:
         >>> from cafenet.common.statistics import compare_paired
@@ -65,14 +66,15 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
         >>> difference.is_clear
         False
     """
-    if len(first) != len(second) or len(first) == 0:
+    left, right = _numbers(first), _numbers(second)
+    if len(left) != len(right) or len(left) == 0:
         raise CafeNetError(
-            f"a paired comparison needs as many values of both methods, one a seed, but got {len(first)} and "
-            f"{len(second)}"
+            f"a paired comparison needs as many values of both methods, one a seed, but got {len(left)} and "
+            f"{len(right)}"
         )
     if not 0 < confidence < 1:
         raise CafeNetError(f"`0 < confidence < 1` must hold, but got {confidence}")
-    differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    differences = left - right
     if not np.isfinite(differences).all():
         raise CafeNetError(f"compared values must be finite, but are {list(first)} and {list(second)}")
     mean, num_pairs = float(differences.mean()), len(differences)
@@ -83,6 +85,16 @@ def compare_paired(first: Sequence[float], second: Sequence[float], *, confidenc
     error = float(differences.std(ddof=1)) / num_pairs**0.5
     reach = float(stdtrit(num_pairs - 1, 0.5 + confidence / 2)) * error
     return PairedDifference(mean, mean - reach, mean + reach, num_pairs, confidence)
+
+
+def _numbers(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(())
+    if numbers.ndim != 1:
+        raise CafeNetError(f"compared values must be lists of numbers, one a seed, but one is {values!r:.60}")
+    return numbers
 
 
 def in_words(difference: PairedDifference) -> str:

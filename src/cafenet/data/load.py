@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cafenet.common.limits import IMAGE_PIXELS
+from cafenet.common.options import check_arguments
 from cafenet.common.suggestions import did_you_mean
 from cafenet.data.celeba import load_celeba
 from cafenet.data.datasets import DataSets
@@ -45,6 +46,7 @@ def load_data(name: str, **options: Any) -> DataSets:
         >>> load_data("fashion").test.classes[0]
         'T-shirt/top'
     """
+    check_arguments(DataError, name=(name, str))
     kind, _, path = name.partition(":")
     if name == "fashion" and not options:
         return fashion_mnist()

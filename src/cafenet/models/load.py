@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import nn
 
+from cafenet.common.options import check_arguments
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.errors import ModelNameError
@@ -100,6 +101,7 @@ def published_input_size(name: str) -> tuple[int, ...] | None:
 
 def _split(name: str) -> tuple[str, str]:
     """Split a name into its source and its target."""
+    check_arguments(ModelNameError, name=(name, str))
     source, _, target = name.partition(":")
     if source not in ("torchvision", "timm", "cafenet"):
         source, _, target = name.rpartition(":")  # a path may contain a colon, as in C:/net.py:build

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_map
 
-from cafenet.errors import CafeNetError, TraceError
+from cafenet.errors import CafeNetError, TraceError, first_line
 from cafenet.modules.snapshot import unchanged
 
 Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
@@ -69,6 +69,30 @@ def expect_values(model: nn.Module, error: type[CafeNetError]) -> None:
             f"the model must hold values, but its {hollow} is on the meta device; build it on the CPU, or load its "
             "weights first"
         )
+
+
+@contextmanager
+def running_on(inputs: str, error: type[CafeNetError]) -> Iterator[None]:
+    """Says that a model does not take its inputs, if PyTorch refuses them inside the block.
+
+    Exceptions of other kinds than `RuntimeError`, and its subclasses such as a lack of memory, are passed on unchanged.
+
+    Args:
+        inputs: Name of the inputs, for example "the evaluation data".
+        error: Class of the error to raise.
+
+    Raises:
+        CafeNetError: As an `error`, if the block raises a `RuntimeError`.
+    """
+    try:
+        yield
+    except RuntimeError as problem:
+        if type(problem) is not RuntimeError:
+            raise
+        raise error(
+            f"the model must run on {inputs}, but its forward raised RuntimeError: {first_line(problem)}; check their "
+            "shapes and types"
+        ) from problem
 
 
 def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -3,7 +3,18 @@
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from cafenet.common.options import Count, NumProcesses, Positive, PositiveInt, Range, Rising, Seed, Share, check_options
+from cafenet.common.options import (
+    Count,
+    NotEmpty,
+    NumProcesses,
+    Positive,
+    PositiveInt,
+    Range,
+    Rising,
+    Seed,
+    Share,
+    check_options,
+)
 from cafenet.data.augment import Augmentation
 from cafenet.errors import RecipeError
 from cafenet.pipeline.stages import StagesConfig
@@ -27,7 +38,7 @@ class ModelConfig:
     """cafenet:NAME, torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY."""
     options: dict[str, Any] = field(default_factory=dict)
     """Arguments of the model's factory: num_classes, width, flops_factor, ..."""
-    input_size: tuple[PositiveInt, ...] | None = None
+    input_size: Annotated[tuple[PositiveInt, ...], NotEmpty()] | None = None
     """Channels, height and width of one input; by default the size that the model was published for, or that of the
     images."""
     freeze: tuple[str, ...] | None = None

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from cafenet.common.options import check_arguments
 from cafenet.common.user_code import items_of
 from cafenet.errors import ScoringError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import call_arguments, training_mode
-from cafenet.scoring.examples import Data
+from cafenet.modules.calling import call_arguments, running_on, training_mode
+from cafenet.scoring.examples import Data, as_pair
 from cafenet.scoring.metrics import check_labels
 from cafenet.training.batch_feed import collate_examples, is_map_style
 
@@ -30,7 +31,7 @@ def evaluate(model: nn.Module, data: Data, *, loss: str | LossFunction | None = 
         `per_attribute`, of which `accuracy` is the mean. All accuracies are shares from 0 to 1.
 
     Raises:
-        ScoringError: If the data are empty, or a label is not among the model's outputs.
+        ScoringError: If the data are empty or do not fit the model, or a label is not among the model's outputs.
 
     Example:
         >>> import cafenet, torch
@@ -67,16 +68,21 @@ def predictions(model: nn.Module, data: Data) -> tuple[Tensor, Tensor]:
         All outputs and all targets, in order, on the CPU.
 
     Raises:
-        ScoringError: If the data are empty.
+        ScoringError: If the data are empty, are no data, or do not fit the model.
     """
+    check_arguments(ScoringError, model=(model, nn.Module))
     is_batches = isinstance(data, Iterable) and not is_map_style(data)
+    if not is_batches and not is_map_style(data):
+        raise ScoringError(f"data must be a data set, a DataLoader or a list of batches, but got {type(data).__name__}")
     batches = data if is_batches else DataLoader(cast("Dataset[Any]", data), 256, collate_fn=collate_examples)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     outputs, targets = [], []
     with torch.no_grad(), training_mode(model, False):
-        for inputs, target in items_of(cast("Iterable[Any]", batches), "the evaluation data", "an evaluation"):
+        for batch in items_of(cast("Iterable[Any]", batches), "the evaluation data", "an evaluation"):
+            inputs, target = as_pair(batch, "evaluation data")
             args, kwargs = call_arguments(torch.utils._pytree.tree_map(lambda leaf: _moved(leaf, device), inputs))
-            outputs.append(model(*args, **kwargs).cpu())
+            with running_on("the evaluation data", ScoringError):
+                outputs.append(model(*args, **kwargs).cpu())
             targets.append(target.cpu())
     if not outputs:
         raise ScoringError("evaluation data must hold at least one example, but is empty")

@@ -97,9 +97,7 @@ def hold_examples(
     """
     batches, size, num_bytes = [], 0, 0
     for batch in items_of(_batches(data, batch_size, num_examples), f"the {name}", "reading it into memory"):
-        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-            raise ScoringError(f"{name} must give pairs (inputs, target), but gave {type(batch).__name__}")
-        batches.append((batch[0], batch[1]))
+        batches.append(as_pair(batch, name))
         leaves = [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, Tensor) and leaf.ndim]
         size += int(leaves[0].shape[0]) if leaves else 0
         num_bytes += sum(leaf.numel() * leaf.element_size() for leaf in leaves)
@@ -114,6 +112,24 @@ def hold_examples(
     kept = size if num_examples is None else min(size, num_examples)
     whole = part_of(_joined(batches), 0, kept)
     return Examples(_placed(whole, device, memory_format), kept)
+
+
+def as_pair(batch: Any, name: str) -> Batch:
+    """Return a batch of the user's data as a pair.
+
+    Args:
+        batch: The batch.
+        name: Name of the data in error messages.
+
+    Returns:
+        The inputs and the target.
+
+    Raises:
+        ScoringError: If the batch is not a pair.
+    """
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        raise ScoringError(f"{name} must give pairs (inputs, target), but gave {type(batch).__name__}")
+    return batch[0], batch[1]
 
 
 def in_content_order(examples: Examples) -> Examples:

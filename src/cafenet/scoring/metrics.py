@@ -48,8 +48,10 @@ def expect_function(metric: Any) -> Metric:
         The metric itself.
 
     Raises:
-        ScoringError: If it is not callable.
+        ScoringError: If it is not callable, or a class.
     """
+    if isinstance(metric, type):
+        raise ScoringError(f"metric must be a name or a function, but is the class {metric.__name__}; write it with ()")
     if not callable(metric):
         raise ScoringError(f"metric must be a name or a function of (output, target), but is {metric!r:.60}")
     function: Metric = metric
@@ -68,6 +70,30 @@ def metric_name(metric: str | Metric) -> str:
     return metric if isinstance(metric, str) else str(getattr(metric, "__name__", type(metric).__name__))
 
 
+def metric_values(metric: Metric, output: Any, target: Any) -> Tensor:
+    """Return what a metric gives as a tensor.
+
+    Args:
+        metric: The metric.
+        output: Output of the model for some examples.
+        target: Their targets.
+
+    Returns:
+        The values.
+
+    Raises:
+        ScoringError: If the metric returns anything but numbers.
+    """
+    values = metric(output, target)
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ScoringError(
+            f"a metric must return one value an example or one number, but {metric_name(metric)} returned "
+            f"{values!r:.60}"
+        ) from error
+
+
 def is_per_example(metric: Metric, output: Any, target: Any, num_examples: int) -> bool:
     """Return whether a metric gives one value per example.
 
@@ -83,7 +109,7 @@ def is_per_example(metric: Metric, output: Any, target: Any, num_examples: int) 
     Raises:
         ScoringError: If the metric returns anything else.
     """
-    result = torch.as_tensor(metric(output, target))
+    result = metric_values(metric, output, target)
     if result.ndim == 0:
         if not isinstance(output, Tensor):
             raise ScoringError(

@@ -29,6 +29,7 @@ from cafenet.scoring.metrics import (
     is_per_example,
     metric_by_name,
     metric_name,
+    metric_values,
 )
 from cafenet.scoring.recalibration import PreparedSubnet, has_statistics
 from cafenet.space.bins import IntArray
@@ -273,11 +274,11 @@ class Scorer:
         """Return the metric on the examples from `start` to `stop`: one value each, or one number for all."""
         batches = self.validation.batches(start, stop, self.config.batch_size)
         if self.is_per_example:
-            parts = [torch.as_tensor(self._metric(_output(prepared, inputs), target)) for inputs, target in batches]
+            parts = [metric_values(self._metric, _output(prepared, inputs), target) for inputs, target in batches]
             return _finite(torch.cat(parts))
         outputs = [_output(prepared, inputs) for inputs, _ in batches]
         _, target = next(self.validation.batches(start, stop, stop - start))
-        return _finite(torch.as_tensor(self._metric(torch.cat(outputs), target)).reshape(1))
+        return _finite(metric_values(self._metric, torch.cat(outputs), target).reshape(1))
 
     def _check_metric(self, is_by_name: bool) -> bool:
         """Return whether the metric gives one value per example; a metric by name needs labels among the outputs."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cafenet.common.interrupts import Stopped, graceful_stop
-from cafenet.common.options import PositiveInt, Range, Rising, Seed, Share, check_arguments, check_options
+from cafenet.common.options import NotEmpty, PositiveInt, Range, Rising, Seed, Share, check_arguments, check_options
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_log import Journal
 from cafenet.errors import BudgetError
@@ -131,6 +131,8 @@ def search_widths(
     """
     check_arguments(
         BudgetError,
+        supernet=(supernet, Supernet),
+        budget=(budget, str | Annotated[list[str], NotEmpty()]),
         config=(config, SearchConfig | None),
         scoring=(scoring, ScoringConfig | None),
         latency=(latency, LatencyConfig | None),

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cafenet.common.options import Positive, PositiveInt, PositiveShare, check_arguments
 from cafenet.errors import BinError
-from cafenet.space.width_space import WidthGroup, WidthSpace
+from cafenet.space.width_space import TracedSpace, WidthGroup, WidthSpace
 
 IntArray = npt.NDArray[np.int64]
 
@@ -144,7 +145,7 @@ def flops_sensitive_bins(space: WidthSpace, beta: float = 1.0, *, min_width: int
         The bins of every group.
 
     Raises:
-        BinError: If `beta`, `min_width` or `divisor` is out of range.
+        BinError: If `space` is not a width space, or if `beta`, `min_width` or `divisor` is out of range.
 
     Examples:
         >>> import torch
@@ -156,8 +157,7 @@ def flops_sensitive_bins(space: WidthSpace, beta: float = 1.0, *, min_width: int
         >>> [(bins.first, bins.size) for bins in flops_sensitive_bins(space, beta=2).groups]
         [(2, 2), (2, 2)]
     """
-    if not beta > 0 or not math.isfinite(beta):
-        raise BinError(f"beta must be a positive number, but got {beta}")
+    check_arguments(BinError, space=(space, TracedSpace), beta=(beta, Positive))
     _check_options(min_width, divisor)
     largest = max(group.sensitivity for group in space.groups)
     return Bins(
@@ -183,7 +183,7 @@ def uniform_bins(space: WidthSpace, num_groups: int, *, min_width: int | float =
         The bins of every group.
 
     Raises:
-        BinError: If `num_groups`, `min_width` or `divisor` is out of range.
+        BinError: If `space` is not a width space, or if `num_groups`, `min_width` or `divisor` is out of range.
 
     Examples:
         >>> import torch
@@ -195,8 +195,7 @@ def uniform_bins(space: WidthSpace, num_groups: int, *, min_width: int | float =
         >>> uniform_bins(space, 4).widths([[1], [2], [3], [4]]).ravel().tolist()
         [4, 8, 12, 16]
     """
-    if num_groups < 1:
-        raise BinError(f"uniform bins need at least one part a group, but got {num_groups}")
+    check_arguments(BinError, space=(space, TracedSpace), num_groups=(num_groups, PositiveInt))
     _check_options(min_width, divisor)
     groups = []
     for group in space.groups:
@@ -207,10 +206,7 @@ def uniform_bins(space: WidthSpace, num_groups: int, *, min_width: int | float =
 
 
 def _check_options(min_width: int | float, divisor: int) -> None:
-    if isinstance(min_width, bool) or min_width <= 0 or (isinstance(min_width, float) and min_width > 1):
-        raise BinError(f"min_width must be an int >= 1 (channels) or a float in (0, 1] (share), but got {min_width}")
-    if divisor < 1:
-        raise BinError(f"divisor must be at least 1, but got {divisor}")
+    check_arguments(BinError, min_width=(min_width, PositiveInt | PositiveShare), divisor=(divisor, PositiveInt))
 
 
 def _unit(group: WidthGroup, divisor: int) -> int:

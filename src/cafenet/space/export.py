@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cafenet.common.files import replaced
+from cafenet.common.options import check_arguments
 from cafenet.errors import ExportError, first_line
 from cafenet.modules.calling import (
     RECORD,
@@ -61,6 +62,7 @@ def export(model: nn.Module, example_inputs: Any, path: str | os.PathLike[str], 
         ...     cafenet.export(slim, images, f"{directory}/slim.pt")
         0.0
     """
+    check_arguments(ExportError, path=(path, str | os.PathLike), kind=(kind, str | None))
     target = Path(path)
     kind = kind or target.suffix.removeprefix(".")
     if kind not in FORMATS:
@@ -125,7 +127,8 @@ def _full_size(model: nn.Module) -> nn.Module:
 
 def _write_pt2(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> list[Tensor]:
     program = _exported(model, args, kwargs)
-    torch.export.save(program, path)
+    with path.open("wb") as file:  # gives the reason if the file cannot be written, which PyTorch does not
+        torch.export.save(program, file)
     return _run(torch.export.load(path).module(), args, kwargs)
 
 

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from cafenet.common.options import check_arguments
+from cafenet.errors import WidthError
 from cafenet.modules.calling import copy_of, named_tensors, unsaved_buffers, unwrap
 from cafenet.space.layout import IntArray, Layout
-from cafenet.space.width_space import WidthSpace
+from cafenet.space.width_space import TracedSpace, WidthSpace
 
 _READERS = (_ConvNd, nn.Linear, nn.MultiheadAttention, nn.RNNBase)
 """Layers that read channels in the second dimension of their weights, or in the first for transposed convolutions."""
@@ -102,6 +104,9 @@ def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.
     Returns:
         The sorted copy.
 
+    Raises:
+        WidthError: If `space` is not a width space.
+
     Examples:
         >>> import torch
         >>> from torch import nn
@@ -117,6 +122,7 @@ def sort_by_importance(space: WidthSpace, model: nn.Module | None = None) -> nn.
         >>> torch.allclose(sorted_model(x), model(x), atol=1e-4)
         True
     """
+    check_arguments(WidthError, space=(space, TracedSpace))
     source = unwrap(space.model if model is None else model)
     return in_order(space, source, importance_order(space, source))
 

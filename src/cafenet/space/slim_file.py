@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from cafenet.common.archive import read_archive
 from cafenet.common.files import write_torch
+from cafenet.common.options import check_arguments
 from cafenet.errors import SlimFileError, first_line
 from cafenet.modules.calling import RECORD, named_tensors, unsaved_buffers, unwrap
 from cafenet.space.extraction import SlimRecord, rebuild
@@ -53,6 +54,7 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
         >>> torch.equal(loaded[0].weight, slim[0].weight)
         True
     """
+    check_arguments(SlimFileError, path=(path, str | os.PathLike))
     slim = unwrap(slim)
     record: SlimRecord | None = getattr(slim, RECORD, None)
     if record is None:
@@ -77,12 +79,15 @@ def save(slim: nn.Module, path: str | os.PathLike[str]) -> None:
     }
     content["checksum"] = _checksum(content)
     target = Path(path)
+    if not target.name:
+        raise SlimFileError(f"path must name a file, but is {str(path)!r}; write for example slim.pt")
     if not target.parent.is_dir():
         raise SlimFileError(f"{target} cannot be written: the directory {target.parent} does not exist")
     try:
         write_torch(target, content)
-    except OSError as error:
-        raise SlimFileError(f"{target} cannot be written: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a path that contains a null character
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise SlimFileError(f"{str(target)[:80]!r} cannot be written: {reason}; give another path") from error
 
 
 def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
@@ -113,6 +118,7 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
         ...     cafenet.load(f"{directory}/slim.pt", build())[0]
         Conv2d(3, 4, kernel_size=(3, 3), stride=(1, 1))
     """
+    check_arguments(SlimFileError, path=(path, str | os.PathLike))
     model = unwrap(model)
     content = _read(Path(path))
     expected = _full_shapes(path, content["full_shapes"])
@@ -193,7 +199,11 @@ def _expect_shapes(slim: nn.Module, expected: dict[str, tuple[int, ...]], found:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # a name that is too long
+        raise SlimFileError(f"{str(path)[:80]!r} cannot be read: {error.strerror}; give another path") from error
+    if not is_file:
         raise SlimFileError(f"{path} is not a file")
     try:
         content = read_archive(path)

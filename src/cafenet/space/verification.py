@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from cafenet.common.options import PositiveInt, Seed, check_arguments
+from cafenet.errors import TraceError
 from cafenet.modules.calling import (
     as_written,
     call,
@@ -30,7 +32,7 @@ from cafenet.modules.snapshot import unchanged
 from cafenet.space.extraction import extract
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Harness, slice_tensors
-from cafenet.space.width_space import WidthSpace
+from cafenet.space.width_space import TracedSpace, WidthSpace
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-3}
 
@@ -70,6 +72,9 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
     Returns:
         The largest differences, and the problems that were found.
 
+    Raises:
+        TraceError: If an argument is not valid.
+
     Examples:
         >>> import torch
         >>> from torch import nn
@@ -80,6 +85,7 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
         >>> result.ok, result.problems, result.dtype
         (True, [], torch.float64)
     """
+    check_arguments(TraceError, space=(space, TracedSpace), trials=(trials, PositiveInt), seed=(seed, Seed))
     args, kwargs = call_arguments(example_inputs)
     rng = np.random.default_rng(seed)
     generator = torch.Generator().manual_seed(seed)

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias, overload
+from typing import Annotated, Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from cafenet.common.options import MadeBy, check_arguments
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.tables import Shown
 from cafenet.errors import WidthError
-from cafenet.modules.calling import call_arguments, named_tensors, unwrap
+from cafenet.modules.calling import call_arguments, named_tensors, running_on, unwrap
 from cafenet.space.cost import Cost
 from cafenet.space.extraction import extract
 from cafenet.space.layout import IntArray, Layout, Subnet
@@ -336,8 +337,8 @@ class WidthSpace:
             The output of the model's own forward.
 
         Raises:
-            WidthError: If the widths or channels do not fit the groups, or the tensors of `model` differ from the
-                traced ones.
+            WidthError: If the widths or channels do not fit the groups, the tensors of `model` differ from the traced
+                ones, or PyTorch refuses the inputs.
 
         Examples:
             >>> import torch
@@ -351,7 +352,9 @@ class WidthSpace:
         """
         args, kwargs = call_arguments(inputs)
         subnet = self.subnet(widths, channels=channels)
-        return run_subnet(self._source(model), self.layout, subnet, args, kwargs)
+        source = self._source(model)
+        with running_on("the inputs", WidthError):
+            return run_subnet(source, self.layout, subnet, args, kwargs)
 
     def extract(
         self,
@@ -451,6 +454,8 @@ class WidthSpace:
                 raise WidthError(f"group {unknown[0]!r} does not exist; {self._names_hint(unknown[0])}")
             widths = [widths.get(group.name, group.channels) for group in self.groups]
         rows = _array(widths)
+        if isinstance(widths, (list, tuple)) and any(isinstance(each, bool) for each in widths):
+            raise WidthError(f"widths must be whole numbers of channels, but got {widths!r:.60}")
         if rows.ndim not in (1, 2) or rows.shape[-1] != len(self.groups):
             raise WidthError(
                 f"widths must give one number for each of the {len(self.groups)} groups, but got shape "
@@ -483,6 +488,7 @@ class WidthSpace:
         raise WidthError("; ".join(problems))
 
     def _subnet_of_channels(self, channels: ChannelChoice) -> Subnet:
+        check_arguments(WidthError, channels=(channels, dict[object, object]))
         for name in channels:
             self.group(name)
         chosen = [channels.get(group.name) for group in self.groups]
@@ -490,6 +496,10 @@ class WidthSpace:
 
     def _names_hint(self, name: str) -> str:
         return did_you_mean(name, self._numbers) or f"groups are {', '.join(list(self._numbers)[:5])}, ..."
+
+
+TracedSpace = Annotated[WidthSpace, MadeBy("cafenet.trace")]
+"""The annotation by which `check_arguments` checks width spaces."""
 
 
 def _array(numbers: Any) -> npt.NDArray[Any]:

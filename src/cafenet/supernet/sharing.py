@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from cafenet.common.options import Count, PositiveInt, check_options
 from cafenet.errors import BinError
 from cafenet.space.bins import Bins, IntArray
 from cafenet.space.layout import Subnet
@@ -110,25 +111,22 @@ class LocallyFree:
         10
     """
 
-    r: int = 0
+    r: Count = 0
     """Offset of the zone, which has 2r + 1 bins."""
     per_group: bool = False
     """If True, `max_candidates` combinations are drawn in which every group follows a pattern of its own. If False, all
     groups follow the same pattern, which gives C(2r+1, r+1) candidates (3, 10, 35 for r = 1, 2, 3)."""
-    max_candidates: int = 16
+    max_candidates: PositiveInt = 16
     """Number of candidates that are drawn with `per_group`."""
     averages: bool = False
     """If True, all candidates are trained (with averaged losses) instead of the best one."""
 
     def __post_init__(self) -> None:
-        if self.r < 0:
-            raise BinError(f"r must be 0 or more, but got {self.r}")
+        check_options(self, BinError)
         if self.num_patterns > _MOST_PATTERNS:
             raise BinError(
                 f"r must give at most {_MOST_PATTERNS} candidates a width, but r={self.r} gives {self.num_patterns}"
             )
-        if self.max_candidates < 1:
-            raise BinError(f"max_candidates must be at least 1, but got {self.max_candidates}")
 
     @property
     def num_patterns(self) -> int:
@@ -177,6 +175,9 @@ class Bilateral:
 
     averages: bool = True
     """If True, both sides are trained with averaged losses."""
+
+    def __post_init__(self) -> None:
+        check_options(self, BinError)
 
     def candidates(self, binned: "BinnedSpace", taken: IntArray, generator: torch.Generator) -> list[Subnet]:
         """Return the two sides, or one subnet if they are equal.

@@ -13,19 +13,20 @@ Building blocks for any training loop:
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cafenet.errors import TrainingError
+from cafenet.common.options import MadeBy, Seed, check_arguments
+from cafenet.errors import BinError, TrainingError
 from cafenet.modules.batches import Batch, LossFunction, batch_size, part_of
 from cafenet.modules.calling import call_arguments, copy_of, unwrap
 from cafenet.space.bins import Bins, IntArray, balanced_rows, flops_sensitive_bins
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Gatherer, Harness, slice_tensors
-from cafenet.space.width_space import WidthSpace
+from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Race
 from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Pattern, check_pattern
 
@@ -96,9 +97,12 @@ class Supernet(nn.Module):
             order: For a model whose units were reordered: the unit of the user's model that each unit came from.
 
         Raises:
-            BinError: If the bins belong to another width space, or the pattern does not fit them.
+            BinError: If an argument is not valid, the bins belong to another width space, or the pattern does not fit
+                them.
         """
         super().__init__()
+        made_bins = Annotated[Bins, MadeBy("flops_sensitive_bins or uniform_bins")]
+        check_arguments(BinError, space=(space, TracedSpace), bins=(bins, made_bins | None), seed=(seed, Seed))
         bins = flops_sensitive_bins(space) if bins is None else bins
         self.pattern: Pattern = LocallyFree() if pattern is None else pattern
         check_pattern(self.pattern, bins)

@@ -89,6 +89,7 @@ def train_supernet(
     """
     check_arguments(
         TrainingError,
+        supernet=(supernet, Supernet),
         config=(config, TrainConfig | None),
         sampling=(sampling, SamplingConfig | None),
         max_steps=(max_steps, Count | None),

@@ -384,6 +384,8 @@ def named_loss(loss: str | LossFunction, config: TrainConfig) -> LossFunction:
     """
     if isinstance(loss, str):
         return loss_by_name(loss, label_smoothing=config.label_smoothing)
+    if isinstance(loss, type):
+        raise TrainingError(f"loss must be a name or a function, but is the class {loss.__name__}; write it with ()")
     if not callable(loss):
         raise TrainingError(f"loss must be a name or a function of (output, target), but is {loss!r:.60}")
     if config.label_smoothing:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from cafenet.errors import TraceError
-from cafenet.modules.calling import call_arguments, unwrap
+from cafenet.modules.calling import call_arguments, tensors_of, unwrap
 from cafenet.modules.outputs import output_paths
 from cafenet.space.width_space import WidthSpace
 from cafenet.tracing.build import build_space
@@ -117,6 +117,8 @@ def find_space(
     expect_own_forwards(model)
     _expect_sizes(model)
     args, kwargs = call_arguments(example_inputs)
+    if not any(tensor.numel() for tensor in tensors_of((args, kwargs))):
+        raise TraceError("example_inputs must hold at least one value, but all tensors are empty; use a batch of one")
     paths = output_paths(outputs)
     try:
         atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules, output_paths=paths))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
-from cafenet.common.options import Count, PositiveInt, check_options
+from cafenet.common.options import Count, PositiveInt, check_arguments, check_options
 from cafenet.errors import BudgetError
 from cafenet.modules.calling import call_arguments, copy_of, expect_values
 
@@ -61,6 +61,9 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConf
     Returns:
         The latency in ms.
 
+    Raises:
+        BudgetError: If the model or the settings cannot be used.
+
     Example:
         >>> import cafenet, torch
         >>> from cafenet.searching.latency.measure import measure_latency
@@ -68,6 +71,7 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConf
         >>> measure_latency(torch.nn.Linear(8, 8), torch.randn(1, 8), settings) > 0
         True
     """
+    check_arguments(BudgetError, model=(model, nn.Module), settings=(settings, LatencyConfig))
     expect_values(model, BudgetError)
     device, times = torch.device(settings.device), []
     with (
