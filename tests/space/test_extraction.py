@@ -188,7 +188,7 @@ def test_run_leaves_batch_norm_alone(space: cafenet.WidthSpace, model: Net, x: t
 
 
 def test_attributes_come_back_after_an_error(space: cafenet.WidthSpace, model: Net):
-    with pytest.raises(RuntimeError):
+    with pytest.raises(WidthError, match="the model must run on the inputs"):
         space.run(torch.rand(2, 4, 8, 8), WIDTHS)
     assert (model.depthwise.groups, model.norm.num_groups, model.last.normalized_shape) == (8, 4, (10,))
 

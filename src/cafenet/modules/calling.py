@@ -2,8 +2,10 @@
 
 import copy
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -75,19 +77,20 @@ def expect_values(model: nn.Module, error: type[CafeNetError]) -> None:
 def running_on(inputs: str, error: type[CafeNetError]) -> Iterator[None]:
     """Says that a model does not take its inputs, if PyTorch refuses them inside the block.
 
-    Exceptions of other kinds than `RuntimeError`, and its subclasses such as a lack of memory, are passed on unchanged.
+    Errors that the user's own code raises, and other kinds such as a lack of memory, are passed on unchanged.
 
     Args:
         inputs: Name of the inputs, for example "the evaluation data".
         error: Class of the error to raise.
 
     Raises:
-        CafeNetError: As an `error`, if the block raises a `RuntimeError`.
+        CafeNetError: As an `error`, if a layer of PyTorch raises a `RuntimeError`.
     """
     try:
         yield
     except RuntimeError as problem:
-        if type(problem) is not RuntimeError:
+        raised_in = traceback.extract_tb(problem.__traceback__)[-1].filename
+        if type(problem) is not RuntimeError or not Path(raised_in).is_relative_to(Path(torch.__file__).parent):
             raise
         raise error(
             f"the model must run on {inputs}, but its forward raised RuntimeError: {first_line(problem)}; check their "

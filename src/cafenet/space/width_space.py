@@ -455,7 +455,7 @@ class WidthSpace:
             widths = [widths.get(group.name, group.channels) for group in self.groups]
         rows = _array(widths)
         if isinstance(widths, (list, tuple)) and any(isinstance(each, bool) for each in widths):
-            raise WidthError(f"widths must be whole numbers of channels, but got {widths!r:.60}")
+            raise WidthError(f"widths must be whole numbers of channels, but got bool values: {widths!r:.60}")
         if rows.ndim not in (1, 2) or rows.shape[-1] != len(self.groups):
             raise WidthError(
                 f"widths must give one number for each of the {len(self.groups)} groups, but got shape "
