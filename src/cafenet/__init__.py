@@ -107,7 +107,7 @@ _MODULE_OF = {
     "train_supernet": "supernet.train",
     "verify": "space.verification",
 }
-"""Where the public names are that are imported when they are first used."""
+"""The module of each public name that is imported at its first use."""
 
 
 if not TYPE_CHECKING:  # a checker would take every misspelled name for one that this function finds

@@ -285,7 +285,7 @@ class Trainer(SteppedTraining):
         }
 
     def _sampling_identity(self) -> dict[str, Any]:
-        """How widths are sampled, where there is more than one; distillation is a part of the loss."""
+        """Return the options of sampling that a checkpoint must agree with, if there is more than one width."""
         if self.supernet.binned.bins.search_space_size == 1:
             return {}
         return {name: value for name, value in asdict(self.sampling).items() if name != "distill"}
