@@ -260,7 +260,7 @@ def test_help_shows_every_key_with_its_sentence(capsys):
     for flag in ("--budget", "--finetune.optimizer.lr", "--data.augmentation.flip", "--stages.alpha"):
         assert flag in output
     assert "bce is for multi-label targets" in output
-    assert "Start each stage from the weights of the one before" in output
+    assert "starts each stage from the weights of the previous one" in output
 
 
 def test_no_recipe_at_all(capsys):
