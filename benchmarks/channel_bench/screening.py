@@ -5,15 +5,15 @@ that one training speaks of all groups at once. Smallest example, three groups i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from scipy.linalg import hadamard
-from torch import Tensor
-from torch.nn.functional import avg_pool2d, cross_entropy
+from torch.nn.functional import cross_entropy
 
 from benchmarks.channel_bench.network import build_network, quarters_to_channels
+from benchmarks.common.images import shrunk
 from benchmarks.common.places import CIFAR
 from cafenet.data import Augmentation, ImageData, eval_loader, load_data, train_loader
 from cafenet.scoring.evaluation import predictions
@@ -64,7 +64,7 @@ def images_of(size: int) -> Images:
     order = np.random.default_rng(0).permutation(len(data.train))
     validation, train = order[:NUM_VALIDATION], order[NUM_VALIDATION:]
     parts = (data.train.subset(train), data.train.subset(validation), data.test)
-    return Images(*(_resized(part, size) for part in parts), size)
+    return Images(*(shrunk(part, size) for part in parts), size)
 
 
 def train_row(images: Images, quarters: Sequence[int], epochs: float, seed: int) -> dict[str, float]:
@@ -85,10 +85,3 @@ def train_row(images: Images, quarters: Sequence[int], epochs: float, seed: int)
         found[name] = round(100 * float((outputs.argmax(dim=1) == targets).double().mean()), 3)
         found[f"{name} loss"] = round(float(cross_entropy(outputs, targets)), 5)
     return found
-
-
-def _resized(data: ImageData, size: int) -> ImageData:
-    assert isinstance(data.images, Tensor)
-    if data.images.shape[-1] == size:
-        return data
-    return replace(data, images=avg_pool2d(data.images.float(), data.images.shape[-1] // size).round().byte())

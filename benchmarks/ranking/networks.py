@@ -1,16 +1,17 @@
 """The two networks of the ranking benchmark, their data and the widths that are ranked."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, relu
+from torch.nn.functional import relu
 
 import cafenet
+from benchmarks.common.images import shrunk
 from benchmarks.common.places import CIFAR
 from cafenet.data import ImageData, load_data
 from cafenet.models.plain_cnn import plain_cnn
@@ -114,7 +115,9 @@ def cifar_parts() -> tuple[ImageData, ImageData, ImageData]:
     data = load_data(f"npz:{CIFAR}")
     order = np.random.default_rng(0).permutation(len(data.train))
     train, validation = order[:NUM_TRAIN], order[NUM_TRAIN : NUM_TRAIN + NUM_VALIDATION]
-    return _shrunk(data.train.subset(train)), _shrunk(data.train.subset(validation)), _shrunk(data.test)
+    parts = (data.train.subset(train), data.train.subset(validation), data.test)
+    first, second, third = (shrunk(part, SIZE) for part in parts)
+    return first, second, third
 
 
 def _drawn_widths(space: cafenet.WidthSpace, bins: Bins) -> IntArray:
@@ -128,8 +131,3 @@ def _drawn_widths(space: cafenet.WidthSpace, bins: Bins) -> IntArray:
             feasible = Feasible(bins, costs, budget, (low / high, 1.0))
             rows |= dict.fromkeys(map(tuple, feasible.sample(NUM_WIDTHS // 10, rng).tolist()))
     return np.array(list(rows)[:NUM_WIDTHS], dtype=np.int64)
-
-
-def _shrunk(data: ImageData) -> ImageData:
-    assert isinstance(data.images, Tensor)
-    return replace(data, images=avg_pool2d(data.images.float(), data.images.shape[-1] // SIZE).round().byte())
