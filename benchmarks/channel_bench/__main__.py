@@ -1,7 +1,8 @@
 """Rankings of widths judged by labels that others made: Channel-Bench-Macro's MobileNet, 16,384 widths, 60 epochs each.
 
     python -m benchmarks.channel_bench screen --epochs 4 12 --seeds 1     # widths from scratch, about 30 s an epoch
-    python -m benchmarks.channel_bench show                               # worths and taus of what is there
+    python -m benchmarks.channel_bench supernets --seeds 3                # about 10 minutes each
+    python -m benchmarks.channel_bench page                               # docs/channel_bench.md
 
 Every training is kept in benchmarks/channel_bench/results.json at once; a second start does what is missing.
 """
@@ -10,32 +11,36 @@ import argparse
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from benchmarks.channel_bench.screening import fit_line, images_of, orthogonal_rows, train_row
-from benchmarks.channel_bench.table import judge, read_labels
+from benchmarks.channel_bench.page import markdown
+from benchmarks.channel_bench.screening import images_of, orthogonal_rows, train_row
+from benchmarks.channel_bench.supernets import train_supernets
+from benchmarks.common.places import ROOT, kept_results
 from benchmarks.common.results_file import Results
-
-HERE = Path(__file__).resolve().parent
+from benchmarks.ranking.supernets import WAYS
 
 
 def main() -> None:
     """Do what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("screen", "show"))
+    parser.add_argument("step", choices=("screen", "supernets", "page"))
     parser.add_argument("--size", type=int, choices=(16, 32), default=16, help="pixels (%(default)s)")
     parser.add_argument(
         "--epochs", type=float, nargs="+", default=[4.0, 12.0], help="lengths, in epochs of 16,000 images"
     )
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=["fixed", "bilateral"], metavar="WAY")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=HERE / "results.json")
+    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-channel", help="of full networks")
+    parser.add_argument("--output", type=Path, default=kept_results("channel_bench"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = Results(options.output)
     if options.step == "screen":
         screen(results, options.size, options.epochs, range(options.seeds))
-    show(results)
+    elif options.step == "supernets":
+        train_supernets(results, options.ways, range(options.seeds), options.cache)
+    (ROOT / "docs" / "channel_bench.md").write_text(markdown(results), encoding="utf-8")
 
 
 def screen(results: Results, size: int, lengths: list[float], seeds: range) -> None:
@@ -52,24 +57,6 @@ def screen(results: Results, size: int, lengths: list[float], seeds: range) -> N
                 found = train_row(images, row, epochs, seed)
                 results.add(part, name, {**found, "seconds": round(time.process_time() - start, 1)})
                 print(part, name, found, flush=True)
-
-
-def show(results: Results) -> None:
-    """Print worths relative to their mean, and how the line ranks the table."""
-    labels, rows = read_labels(), orthogonal_rows(7)
-    truth = fit_line(labels.quarters, labels.mean.tolist())
-    print("labels", np.round(truth / truth.mean(), 2), judge(labels.logarithms @ truth, labels))
-    uniform = np.ones(7)
-    print("sum of logarithms", judge(labels.logarithms @ uniform, labels))
-    for part in results.parts():
-        known = results.rows(part)
-        names = ["".join(map(str, row)) for row in rows.tolist()]
-        if not part.startswith("screen") or not all(name in known for name in names):
-            continue
-        for kind, sign in (("validation", 1), ("validation loss", -1), ("test", 1)):
-            worth = fit_line(rows, [sign * known[name][kind] for name in names])
-            found = {name: round(value, 3) for name, value in judge(labels.logarithms @ worth, labels).items()}
-            print(f"{part}, {kind}:", np.round(worth / worth.mean(), 2), found)
 
 
 if __name__ == "__main__":

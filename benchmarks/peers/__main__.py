@@ -5,6 +5,7 @@
     python -m benchmarks.peers --trainings 2                    # every network that was found trained once more
     python -m benchmarks.peers --long --percents 25 --methods CafeNet-T   # from the weights found, as long as from
                                                                           # scratch; at 50 the other number of stages
+    python -m benchmarks.peers --five-times --seeds 3           # what was found, trained five times as long
     python -m benchmarks.peers --quick --output build/peers.json
 
 Two protocols: the slim network trained from scratch (fresh weights, 20 epochs), and fine-tuned from what the tool gives
@@ -20,7 +21,7 @@ import torch
 
 from benchmarks.common.places import ROOT, kept_results
 from benchmarks.common.results_file import Results
-from benchmarks.peers import methods
+from benchmarks.peers import lengthened, methods
 from benchmarks.peers.methods import METHODS, prepared
 from benchmarks.peers.page import markdown
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS, Task, task, trained_for
@@ -37,6 +38,15 @@ def main() -> None:
     if options.quick:
         methods.SUPERNET_EPOCHS, methods.NUM_SEARCHED, methods.RANDOM_EPOCHS = 1, 30, 1
     results = Results(options.output)
+    if options.five_times:
+        for again in range(options.trainings):
+            for seed in range(options.seeds):
+                for percent in sorted(options.percents):
+                    for network in options.network:
+                        for name in lengthened.known_methods(results, network, percent, seed):
+                            lengthened.train_five_times_as_long(results, task(network), percent, name, seed, again)
+        options.page.write_text(markdown(results), encoding="utf-8")
+        return
     cells = [
         (seed, network, percent, name)
         for seed in range(options.seeds)
@@ -143,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trainings", type=int, default=1, help="from scratch, of each network found (%(default)s)")
     parser.add_argument("--long", action="store_true", help="also train what was found from its weights that long")
+    parser.add_argument("--five-times", action="store_true", help="only train what was found five times as long")
     parser.add_argument("--shard", default="0/1", help="I/N: every N-th network and seed, from I on")
     parser.add_argument("--quick", action="store_true", help="one epoch of everything, to see that it runs")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-peers")

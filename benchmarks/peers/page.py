@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks.common.intervals import cell_of
 from benchmarks.common.results_file import Results
+from benchmarks.peers.lengthened_page import survival
 from benchmarks.peers.methods import HELPERS, METHODS, NUM_SEARCHED, SPARSE_EPOCHS, SUPERNET_EPOCHS
 from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_EPOCHS
 from benchmarks.ranking.networks import NUM_VALIDATION
@@ -97,6 +98,7 @@ def markdown(results: Results) -> str:
         for network in BUILDERS:
             lines += _table(results, network, percent)
         lines += _overall(results, percent)
+    lines += survival(results)
     lines += [WHY.format(ours=OURS, afterwards=_afterwards(results))]
     lines += [*_noise(results), *_protocols(results), *_changes(results)]
     lines += ["", "Lines of user code, counted in `benchmarks/peers/methods.py` with the helpers that they call:", ""]
@@ -114,6 +116,11 @@ def found_by(results: Results, network: str, percent: int, when: str = "") -> di
             row["all"] = [row["scratch"], *others]
             row["scratch"] = float(np.mean(row["all"]))
     return rows
+
+
+def difference_from(results: Results, name: str, percent: int, key: str) -> PairedDifference | None:
+    """Ours minus a method over all networks, `scratch` or `finetuned`; None if nothing was compared."""
+    return _compared([found_by(results, network, percent) for network in BUILDERS], name, percent, key)
 
 
 def _table(results: Results, network: str, percent: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Do supernets rank widths as training from scratch does? Labels once, then supernets; every piece is kept.
 
     python -m benchmarks.ranking labels --network plain --shard 0/2      # some hours on one core in all
+    python -m benchmarks.ranking long-labels --network plain             # 30 and 100 epochs of all images: days
     python -m benchmarks.ranking supernets --network plain --ways fixed "r=1 race" --seeds 4
     python -m benchmarks.ranking trends --seeds 8                        # which widths a trend should be fitted to
     python -m benchmarks.ranking picks --seeds 8                         # whole searches, judged by the labels
@@ -17,14 +18,14 @@ import torch
 
 from benchmarks.common.places import ROOT, kept_results
 from benchmarks.common.results_file import Results
-from benchmarks.ranking.labels import label
+from benchmarks.ranking.labels import LONG_EPOCHS, label, label_long
 from benchmarks.ranking.networks import BUILDERS, NUM_WIDTHS, task
 from benchmarks.ranking.page import markdown
 from benchmarks.ranking.picks import SEARCHES, search_all
 from benchmarks.ranking.supernets import WAYS, rank
 from benchmarks.ranking.trends import fit_trends
 
-STEPS = ("labels", "supernets", "trends", "picks", "page")
+STEPS = ("labels", "long-labels", "supernets", "trends", "picks", "page")
 
 
 def main() -> None:
@@ -33,6 +34,9 @@ def main() -> None:
     parser.add_argument("steps", nargs="*", choices=STEPS, default=["labels", "supernets", "trends", "picks"])
     parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
     parser.add_argument("--label-seeds", type=int, default=2, help="trainings of each width (%(default)s)")
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", choices=LONG_EPOCHS, default=LONG_EPOCHS, help="epochs of long labels"
+    )
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY")
     parser.add_argument("--searches", nargs="+", choices=list(SEARCHES), default=list(SEARCHES), metavar="SEARCH")
     parser.add_argument("--seeds", type=int, default=16, help="supernets of each way (%(default)s)")
@@ -46,6 +50,8 @@ def main() -> None:
     for name in options.network:
         if "labels" in options.steps:
             label(results, task(name), range(options.label_seeds), range(NUM_WIDTHS)[first::step])
+        if "long-labels" in options.steps:
+            label_long(results, task(name), range(options.label_seeds), options.lengths, slice(first, None, step))
         if "supernets" in options.steps:
             rank(results, task(name), options.ways, range(options.seeds)[first::step], options.cache)
         if "trends" in options.steps:

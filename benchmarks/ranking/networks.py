@@ -95,18 +95,16 @@ BUILDERS: dict[str, Callable[[], nn.Module]] = {"plain": plain, "residual": resi
 
 @cache
 def task(name: str) -> Task:
+    """One of the networks of this benchmark."""
+    return task_of(name, BUILDERS[name])
+
+
+def task_of(name: str, build: Callable[[], nn.Module]) -> Task:
     """Everything but the weights; the widths are drawn with a fixed seed, spread over the band."""
     torch.manual_seed(0)
-    space = cafenet.trace(BUILDERS[name](), torch.zeros(1, 3, SIZE, SIZE))
+    space = cafenet.trace(build(), torch.zeros(1, 3, SIZE, SIZE))
     bins = flops_sensitive_bins(space, BETA)
-    return Task(
-        name,
-        BUILDERS[name],
-        space,
-        bins,
-        _drawn_widths(space, bins),
-        *cifar_parts(),
-    )
+    return Task(name, build, space, bins, _drawn_widths(space, bins), *cifar_parts())
 
 
 @cache

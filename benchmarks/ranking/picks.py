@@ -70,6 +70,8 @@ def found(task: Task, trained: nn.Module, way: Way, seed: int, place: Path) -> l
         eval_loader(task.validation),
         BUDGET,
         train=supernet_training(EPOCHS, seed),
+        finetune=False,  # widths alone are asked for
+        trained=False,  # all options are given
         options=cafenet.SearchOptions(
             supernet=FIXED,
             sampling=cafenet.SamplingConfig(full_share=0.0),

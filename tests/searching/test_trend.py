@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cafenet.errors import ScoringError
-from cafenet.searching.algorithms.trend import Trend, fit_worths, sample_balanced
+from cafenet.searching.algorithms.trend import Trend, drawn_together, fit_worths, sample_balanced
 from cafenet.searching.algorithms.trend_optimum import best_of_trend
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
@@ -52,6 +52,18 @@ def test_the_optimum_of_the_law_is_settled_on_although_scores_are_noisy(seed):
     regret, regret_of_luckiest = best - law(found[0][None])[0], best - seen[0]
     assert regret < 0.1
     assert regret < 0.7 * regret_of_luckiest
+
+
+@pytest.mark.parametrize(("trust", "best"), [(1.0, [6, 3]), (0.5, [5, 4]), (0.0, [4, 5])])
+def test_less_trust_gives_groups_more_equal_widths(trust, best):
+    """Two groups at the same price with 9 channels: worth 2 and 1 gives 6 and 3, no trust 4 and 5 or 5 and 4."""
+    space = feasible([8, 8], 9)
+    found = settled(Trend(trust=trust), space, lambda taken: law(taken, np.array([2.0, 1.0])))[0].tolist()
+    assert found == best or (trust == 0 and sorted(found) == sorted(best))
+
+
+def test_worths_are_drawn_together_around_their_mean():
+    assert drawn_together(np.array([3.0, 1.0]), 0.5).tolist() == [2.5, 1.5]
 
 
 def test_what_it_settles_on_comes_best_first_and_fits():

@@ -55,6 +55,9 @@ class Trend:
     """Standard deviation of the logarithms of the groups' shares in the scored widths."""
     farthest: Annotated[float, Range(1)] = 4.0
     """Largest factor, over all stages, by which a group may deviate from uniform scaling."""
+    trust: Annotated[float, Range(0, 1)] = 1.0
+    """Share of the differences between the groups' weights that is believed. Scores speak of short trainings, which
+    favour some groups, such as residual streams, more than long ones do. With 0 all groups have the same weight."""
 
     def __post_init__(self) -> None:
         check_options(self, ScoringError)
@@ -108,7 +111,7 @@ class Trend:
         taken = distinct(sample_balanced(feasible, self.samples, self.spread, rng))
         values = yield Proposal(taken, num_kept=len(taken), label="width")
         logarithms = np.log(feasible.bins.widths(taken))
-        worths = fit_worths(logarithms, values)
+        worths = drawn_together(fit_worths(logarithms, values), self.trust)
         error = float(np.std(values - logarithms @ worths))
         liked = {tuple(best_of_trend(feasible, worths, farthest)[0]): farthest for farthest in self._way}
         on_the_way = np.array(list(liked), dtype=np.int64)
@@ -161,3 +164,16 @@ def fit_worths(logarithms: FloatArray, values: FloatArray) -> FloatArray:
     worths: FloatArray = np.linalg.solve(centred.T @ centred + ridge, centred.T @ (values - values.mean()))
     mean = float(worths.mean())
     return np.maximum(worths, _LEAST_WORTH * mean) if mean > 0 else np.ones_like(worths)
+
+
+def drawn_together(worths: FloatArray, trust: float) -> FloatArray:
+    """Move the weights of all groups towards their mean.
+
+    Args:
+        worths: One weight per group.
+        trust: Share of each weight's distance from the mean that is kept, between 0 and 1.
+
+    Returns:
+        The weights. Smallest example: weights of 3 and 1 become 2.5 and 1.5 with a trust of 0.5.
+    """
+    return trust * worths + (1 - trust) * float(worths.mean())
