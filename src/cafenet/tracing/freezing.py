@@ -9,10 +9,12 @@ from torch import nn
 
 from cafenet.common.suggestions import did_you_mean
 from cafenet.errors import TraceError
+from cafenet.modules.head_attention import HeadAttention
 from cafenet.tracing.atoms import AtomArray, Atoms
 
 WHOLE_MODULES: dict[type[nn.Module], str] = {
-    nn.MultiheadAttention: "belongs to nn.MultiheadAttention, which derives its head size from embed_dim",
+    nn.MultiheadAttention: "belongs to nn.MultiheadAttention, which derives its head size from embed_dim; to let it "
+    "vary, trace cafenet.free_heads(model)",
     nn.RNNBase: "belongs to a recurrent layer, which packs its gates by hidden_size",
     nn.RNNCellBase: "belongs to a recurrent cell, which packs its gates by hidden_size",
 }
@@ -27,7 +29,7 @@ def freeze_whole_modules(model: nn.Module, atoms: Atoms) -> None:
     """
     for path, module in model.named_modules():
         for kind, reason in WHOLE_MODULES.items():
-            if isinstance(module, kind):
+            if isinstance(module, kind) and not isinstance(module, HeadAttention):
                 inside = {f"{path}.{name}" if path else name for name, _ in module.named_parameters()}
                 for axis in atoms.axes:
                     if axis.tensor in inside:

@@ -126,6 +126,7 @@ def _follow(model: nn.Module, this: Pass, tensors: dict[str, Tensor], table: Rul
     args, kwargs = copied((ground.args, ground.kwargs))
     if ground.values is not None:
         args, kwargs = ground.values.beside((args, kwargs))
+    run.chosen_parts = table.chosen_parts
     mode = WatchMode(run, table, paths, ground.values, this.seed)
     try:
         with (

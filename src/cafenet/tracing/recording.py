@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cafenet.modules.randomness import seed_torch
 from cafenet.tracing.atoms import AtomArray, Atoms, DimLabel, Labels
 from cafenet.tracing.attribute_sizes import SizeNotes, Source
+from cafenet.tracing.cuts import Cut, CutKey
 from cafenet.tracing.meta_kernels import run_op
 from cafenet.tracing.values import Values, has_value
 
@@ -159,6 +160,14 @@ class Run:
     """Sizes that the model's code took from attributes."""
     followed: dict[Source, AtomArray] = field(default_factory=dict)
     """Channels that are counted by attributes from which the model's code took sizes."""
+    chosen_parts: Mapping[CutKey, int] = field(default_factory=dict)
+    """The part that varies of dimensions that a view cuts, if an earlier trace found that the usual one cannot."""
+    cuts: list[Cut] = field(default_factory=list)
+    """All views so far that cut a labelled dimension in several, with the part that varies."""
+    unfit: list[AtomArray] = field(default_factory=list)
+    """Labels that stay whole because of their use, so that another part of their cut might vary (heads)."""
+    has_attention: bool = False
+    """Whether a product of two activations was seen, which is the only reason to look for other parts of cuts."""
 
     def labels(self, tensor: Tensor) -> Labels:
         """Returns the label of each dimension of a tensor.
@@ -245,6 +254,18 @@ class Run:
             if attribute.source in self.notes.computed_with:
                 reason = f"is counted by {attribute.source}, with which the code also computes values"
                 self.atoms.freeze(attribute.label, reason, attribute.path)
+
+    def keep_whole(self, label: DimLabel, reason: str, call: Call) -> None:
+        """Keeps all channels of a label, and notes that another part of the same cut might vary instead.
+
+        Args:
+            label: The label. None has no channels.
+            reason: Clause that the user will read.
+            call: The call of the op.
+        """
+        if label is not None:
+            self.unfit.append(label)
+            self.freeze(label, reason, call)
 
     def cost(self, constant: int, *sizes: tuple[int, DimLabel]) -> None:
         """Charges multiply-adds: the constant times the product of the sizes.

@@ -13,10 +13,12 @@ from cafenet.errors import TraceError
 from cafenet.modules.calling import call_arguments, tensors_of, unwrap
 from cafenet.modules.outputs import output_paths
 from cafenet.space.width_space import WidthSpace
+from cafenet.tracing.atoms import Atoms
 from cafenet.tracing.build import build_space
+from cafenet.tracing.cuts import PartChoice
 from cafenet.tracing.freezing import freeze_named, freeze_whole_modules
 from cafenet.tracing.own_forwards import expect_own_forwards
-from cafenet.tracing.passes import watch
+from cafenet.tracing.passes import Pass, watch
 from cafenet.tracing.recording import Rule
 from cafenet.tracing.rules.table import RuleTable
 from cafenet.tracing.shape_check import find_faults
@@ -120,19 +122,37 @@ def find_space(
     if not any(tensor.numel() for tensor in tensors_of((args, kwargs))):
         raise TraceError("example_inputs must hold at least one value, but all tensors are empty; use a batch of one")
     paths = output_paths(outputs)
-    try:
-        atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules, output_paths=paths))
-    except TraceError as error:
-        if not isinstance(error.__cause__, (TypeError, ValueError, AssertionError)):
-            raise
-        # The model's code may have tested `type(size) is int`, which is false for an AttributeSize.
-        atoms, passes, unused = watch(model, args, kwargs, RuleTable(rules, note_sizes=False, output_paths=paths))
+    atoms, passes, unused = _watch_with_best_cuts(model, args, kwargs, rules, paths)
     freeze_whole_modules(model, atoms)
     freeze_named(model, atoms, freeze)
     if verify:
         find_faults(model, atoms, passes)
     space = build_space(model, atoms, [each.run for each in passes], unused, min_width)
     return replace(space, outputs=paths)
+
+
+def _watch_with_best_cuts(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    rules: Mapping[Any, Rule] | None,
+    paths: tuple[str, ...],
+) -> tuple[Atoms, list[Pass], list[str]]:
+    """Watches the model, and again with other parts of the cuts in its attention, until these may vary."""
+    choice, note_sizes = PartChoice(), True
+    while True:
+        table = RuleTable(rules, note_sizes=note_sizes, output_paths=paths, chosen_parts=choice.parts)
+        try:
+            atoms, passes, unused = watch(model, args, kwargs, table)
+        except TraceError as error:
+            if not note_sizes or not isinstance(error.__cause__, (TypeError, ValueError, AssertionError)):
+                raise
+            note_sizes = False  # the code may have tested `type(size) is int`, which is false for an AttributeSize
+            continue
+        runs = [each.run for each in passes if each.run.has_attention]
+        cuts = [cut for run in runs for cut in run.cuts]
+        if not choice.improve(atoms, cuts, [label for run in runs for label in run.unfit]):
+            return atoms, passes, unused
 
 
 def _expect_sizes(model: nn.Module) -> None:

@@ -172,13 +172,11 @@ def bmm(run: Run, call: Call) -> None:
     a, b = call.args[:2]
     weight_a, weight_b = _is_weight(run, a), _is_weight(run, b)
     (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
-    is_attention = _is_of_attention(a) or _is_of_attention(b) or (left is not None and right is not None)
-    if not (weight_a or weight_b) and is_attention:
-        batched(run, call)
-        return
-    run.tie(left, right, call)
     if weight_a or weight_b:
+        run.tie(left, right, call)
         run.atoms.produce(columns if weight_b else rows)
+    else:
+        rows, columns = _of_activations(run, call, a, b)
     if (weight_a and _is_shared(a)) or (weight_b and _is_shared(b)):
         batch = batch_a if weight_b else batch_b
     else:
@@ -187,6 +185,26 @@ def bmm(run: Run, call: Call) -> None:
     run.label(call.out, (batch, rows, columns))
     inner = left if left is not None else right
     run.cost(1, (a.shape[0], batch), (a.shape[1], rows), (a.shape[2], inner), (b.shape[2], columns))
+
+
+def _of_activations(run: Run, call: Call, a: Tensor, b: Tensor) -> tuple[DimLabel, DimLabel]:
+    """Keeps the features of heads whole in a product of two activations; heads, as its batch, may vary.
+
+    Returns:
+        The labels of the result's rows and columns.
+    """
+    (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
+    is_attention = _is_of_attention(a) or _is_of_attention(b) or left is not None or right is not None
+    if not is_attention and (batch_a is None) == (batch_b is None):
+        return rows, columns
+    run.has_attention = True
+    for label in (rows, left, right, columns):
+        run.keep_whole(label, _WHOLE, call)
+    setattr(call.out, _ATTENTION, True)
+    return None, None
+
+
+_WHOLE = "is a factor of a batched matrix product (attention), whose sizes stay"
 
 
 def _is_shared(matrix: Tensor) -> bool:
@@ -251,7 +269,7 @@ def batched(run: Run, call: Call) -> None:
     """
     for tensor in call.tensors:
         for label in run.labels(tensor):
-            run.freeze(label, "is a factor of a batched matrix product (attention), whose sizes stay", call)
+            run.freeze(label, _WHOLE, call)
     for out in call.outputs:
         setattr(out, _ATTENTION, True)
     charge_whole(run, call)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cafenet.tracing.atoms import FIXED, AtomArray, DimLabel
+from cafenet.tracing.cuts import Cut
 from cafenet.tracing.recording import BROADCAST, Call, Run, has_labels, raw_labels
 from cafenet.tracing.rules.elementwise import expect_no_write_through_view, join_dim, joined, tie_parts
 
@@ -113,8 +114,11 @@ def _split(run: Run, call: Call, merged: DimLabel, sizes: tuple[int, ...]) -> li
             return result
     # No dimension explains the label alone: tie across all but the largest (the last of equals), as a channel
     # shuffle needs it. A model for which this is the wrong choice is found out by the check run.
-    dim = max(wide, key=lambda d: (sizes[d], d))
+    # Attention finds out while it is traced (see `cuts`): there the heads vary, and their size does not.
+    cut = (call.path, sizes)
+    dim = run.chosen_parts.get(cut, max(wide, key=lambda d: (sizes[d], d)))
     lane = _lane(grid, dim)
+    run.cuts.append(Cut(cut, dim, lane))
     run.tie(np.broadcast_to(_along(lane, dim, len(sizes)), sizes).reshape(-1), merged, call)
     result[dim] = lane
     return result
@@ -348,7 +352,7 @@ def drop_dim(run: Run, call: Call) -> None:
     """
     labels = list(run.labels(call.args[0]))
     dim = call.arg("dim")
-    run.freeze(labels[dim], f"is indexed by position in {call.name}", call)
+    run.keep_whole(labels[dim], f"is indexed by position in {call.name}", call)
     del labels[dim]
     for out in call.outputs:
         run.label(out, labels)

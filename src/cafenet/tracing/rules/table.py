@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from cafenet.errors import TraceError
+from cafenet.tracing.cuts import CutKey
 from cafenet.tracing.pricing import priced
 from cafenet.tracing.recording import Call, Rule, Run, has_labels
 from cafenet.tracing.rules import elementwise, norms, products, reductions, shapes
@@ -141,13 +142,14 @@ def unknown(run: Run, call: Call) -> None:
 class RuleTable:
     """Finds the rule of an op: first the user's rules, then the default rules, then PyTorch's pointwise tag.
 
-    It also holds two options that concern no single op: `note_sizes` and `output_paths`.
+    It also holds options that concern no single op: `note_sizes`, `output_paths` and `chosen_parts`.
 
     Args:
         extra: The user's rules, by op. They take precedence over the default rules.
         note_sizes: Whether sizes that the model's code takes from attributes follow channels.
         output_paths: Parts of the model's output that keep their sizes (see `cafenet.modules.outputs`). An empty tuple
             means all parts.
+        chosen_parts: The part that varies of dimensions that a view cuts (see `cafenet.tracing.cuts`).
 
     Raises:
         TraceError: If `extra` does not map ops to functions.
@@ -159,8 +161,10 @@ class RuleTable:
         *,
         note_sizes: bool = True,
         output_paths: tuple[str, ...] = (),
+        chosen_parts: Mapping[CutKey, int] | None = None,
     ) -> None:
         self.note_sizes, self.output_paths = note_sizes, output_paths
+        self.chosen_parts: Mapping[CutKey, int] = chosen_parts or {}
         extra = {} if extra is None else extra
         if not isinstance(extra, Mapping):
             raise TraceError(f"rules must be a dict from ops to functions rule(run, call), but got {extra!r}")
