@@ -186,7 +186,7 @@ def test_no_examples_are_an_error(empty):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([torch.zeros(3)], r"it must give pairs \(inputs, target\), but gave Tensor"),
+        ([torch.zeros(3)], r"it must give pairs \(inputs, target\) or dicts, but gave Tensor"),
         ([(torch.zeros(3), torch.zeros(3), torch.zeros(3))], "it must give pairs"),
         (7, "data must be a data set, a DataLoader or a list of batches, but got int"),
         (None, "but got NoneType"),

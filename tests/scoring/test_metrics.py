@@ -43,7 +43,10 @@ def test_negative_loss_of_attributes():
 def test_metrics_by_name():
     assert metric_by_name("accuracy") is accuracy
     assert metric_by_name("negative_loss") is negative_loss
-    with pytest.raises(ScoringError, match=r"'accuracy', 'negative_loss' or a function of .*, but got 'acuracy'"):
+    with pytest.raises(
+        ScoringError,
+        match=r"'accuracy', 'negative_loss', 'perplexity', 'token_accuracy' or a function of .*, but got 'acuracy'",
+    ):
         metric_by_name("acuracy")
 
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from cafenet.modules.batch_norm import has_statistics
 from cafenet.scoring.examples import hold_examples
-from cafenet.scoring.recalibration import PreparedSubnet, has_statistics, recalibrate_model
+from cafenet.scoring.recalibration import PreparedSubnet, recalibrate_model
 from tests.helpers.small_search import TRAIN, tiny
 from tests.helpers.small_training import WithoutNorm, built, channels_of, supernet_of
 

@@ -444,7 +444,7 @@ def test_a_metric_that_is_not_finite_is_an_error():
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
-        ("acuracy", "metric must be 'accuracy', 'negative_loss' or a function"),
+        ("acuracy", "metric must be 'accuracy', 'negative_loss', 'perplexity', 'token_accuracy' or a function"),
         (
             lambda output, target: output,
             r"one value an example \(shape \[8\] here\) or one number, but <lambda> .* \[8, 4\]",

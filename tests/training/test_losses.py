@@ -30,7 +30,7 @@ def test_bce_by_hand():
 
 
 def test_unknown_losses_and_smoothing():
-    with pytest.raises(TrainingError, match=r"must be 'cross_entropy', 'bce' or a function .* but got 'mse'"):
+    with pytest.raises(TrainingError, match=r"must be 'cross_entropy', 'bce', 'model' or a function .* but got 'mse'"):
         loss_by_name("mse")
     for smoothing in (-0.1, 1.0):
         with pytest.raises(TrainingError, match="label_smoothing must lie in"):

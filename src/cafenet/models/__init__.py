@@ -1,7 +1,16 @@
-"""Models by name: those of torchvision and timm, the paper's variants, and the user's own."""
+"""Models by name: those of torchvision, timm and transformers, the paper's variants, and the user's own."""
 
+from cafenet.models.example_inputs import example_inputs_of, main_input
 from cafenet.models.load import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default
 from cafenet.models.scaling import scale_to_flops
 
-__all__ = ["default_input_size", "frozen_by_default", "load_model", "published_input_size", "scale_to_flops"]
+__all__ = [
+    "default_input_size",
+    "example_inputs_of",
+    "frozen_by_default",
+    "load_model",
+    "main_input",
+    "published_input_size",
+    "scale_to_flops",
+]

@@ -1,9 +1,10 @@
 """Models by their name on the command line.
 
-A name is `SOURCE:NAME`. SOURCE is `torchvision`, `timm`, `cafenet` (the paper's variants), a Python file or an
-importable module:
+A name is `SOURCE:NAME`. SOURCE is `torchvision`, `timm`, `hf` (transformers), `cafenet` (the paper's variants), a
+Python file or an importable module:
 
-    torchvision:mobilenet_v2    timm:resnet50    cafenet:cifar_vgg19    path/to/net.py:build    my_package.nets:SmallNet
+    torchvision:mobilenet_v2    timm:resnet50    hf:BertForMaskedLM    cafenet:cifar_vgg19    path/to/net.py:build
+    my_package.nets:SmallNet
 """
 
 import importlib
@@ -19,23 +20,25 @@ from cafenet.common.options import check_arguments
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.errors import ModelNameError
+from cafenet.models.hugging_face import load_hugging_face
 from cafenet.models.registry import PAPER_MODELS, build_paper_model
 from cafenet.models.user_factory import build, find_factory, import_source
 
-_FORMS = "torchvision:NAME, timm:NAME, cafenet:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
+_FORMS = "torchvision:NAME, timm:NAME, hf:NAME_OR_PATH, cafenet:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
 
 # By default, these models draw truncated normal weights, which takes seconds, and warn that this will change.
 _SKIP_SLOW_INIT = {"googlenet", "inception_v3", "quantized_googlenet", "quantized_inception_v3"}
 
 
 def load_model(name: str, **kwargs: Any) -> nn.Module:
-    """Build a model with fresh weights by its name.
+    """Build a model with fresh weights by its name. Only a local directory of transformers may bring its own weights.
 
     Args:
-        name: The name, for example "torchvision:resnet18", "timm:resnet50", "cafenet:cifar_vgg19",
-            "path/to/net.py:build" or "my_package.nets:SmallNet".
+        name: The name, for example "torchvision:resnet18", "timm:resnet50", "hf:BertForSequenceClassification",
+            "hf:./my-bert", "cafenet:cifar_vgg19", "path/to/net.py:build" or "my_package.nets:SmallNet".
         **kwargs: Arguments of the model's factory. `num_classes=10` gives ten class scores; `flops_factor=1.5` makes a
-            network of the paper wider until it has 1.5 times its FLOPs.
+            network of the paper wider until it has 1.5 times its FLOPs; for a model of transformers, options of its
+            config such as `hidden_size=64`.
 
     Returns:
         The model.
@@ -54,6 +57,8 @@ def load_model(name: str, **kwargs: Any) -> nn.Module:
         return _load_torchvision(name, target, kwargs)
     if source == "timm":
         return _load_timm(name, target, kwargs)
+    if source == "hf":
+        return load_hugging_face(name, target, kwargs)
     if source == "cafenet":
         if target not in PAPER_MODELS:
             raise ModelNameError(_unknown(name, "cafenet", target, PAPER_MODELS))
@@ -103,7 +108,7 @@ def _split(name: str) -> tuple[str, str]:
     """Split a name into its source and its target."""
     check_arguments(ModelNameError, name=(name, str))
     source, _, target = name.partition(":")
-    if source not in ("torchvision", "timm", "cafenet"):
+    if source not in ("torchvision", "timm", "hf", "cafenet"):
         source, _, target = name.rpartition(":")  # a path may contain a colon, as in C:/net.py:build
     if not source or not target:
         remedy = "" if ":" in name else f"; put its source in front, as in torchvision:{name}"

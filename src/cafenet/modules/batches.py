@@ -1,6 +1,6 @@
 """Batches of a user's data: pairs of inputs and targets of any structure, and their examples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from torch import Tensor
@@ -11,6 +11,42 @@ Batch: TypeAlias = tuple[Any, Any]
 
 LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
 """A function loss(output, target) that returns the mean over the batch."""
+
+LABELS = "labels"
+"""Entry of a dict batch that holds the targets."""
+
+
+def pair_of(batch: Any) -> Batch | None:
+    """Converts a batch of the user's data to a pair.
+
+    A dict is what the model is called with, labels included, so that it can compute its own loss. Smallest example: the
+    batch {"input_ids": a, "labels": b} becomes ({"input_ids": a, "labels": b}, b).
+
+    Args:
+        batch: A pair (inputs, target), or a dict of keyword arguments.
+
+    Returns:
+        The inputs and the target, which is the whole dict if it has no entry `labels`; None for anything else.
+    """
+    if isinstance(batch, Mapping):
+        inputs = dict(batch)  # texts come as a class of its own, whose entries PyTorch would not see
+        return inputs, inputs.get(LABELS, inputs)
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        return None
+    return dict(batch[0]) if isinstance(batch[0], Mapping) else batch[0], batch[1]
+
+
+def without_labels(inputs: Any) -> Any:
+    """Leaves the labels of a dict batch out.
+
+    Args:
+        inputs: Inputs of a model.
+
+    Returns:
+        The inputs without the entry `labels`.
+    """
+    is_labelled = isinstance(inputs, Mapping) and len(inputs) > 1
+    return {key: value for key, value in inputs.items() if key != LABELS} if is_labelled else inputs
 
 
 def batch_size(batch: Batch) -> int:

@@ -1,6 +1,7 @@
 """Calls of the user's model that do not change it: unwrapping, modes, meta tensors and example inputs."""
 
 import copy
+import inspect
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -17,8 +18,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 from cafenet.errors import CafeNetError, TraceError, first_line
 from cafenet.modules.snapshot import unchanged
 
-Places: TypeAlias = dict[str, list[tuple[dict[str, Any], str]]]
-"""Module dictionaries and keys that hold each tensor, by the tensor's name."""
+Places: TypeAlias = list[tuple[str, dict[str, Any], str]]
+"""Name of a tensor, with a module dictionary and the key under which it is held there. A tied tensor has several."""
 
 RECORD = "_cafenet_record"
 """Name of the attribute in which a slim model holds its SlimRecord (see `extract`)."""
@@ -126,6 +127,22 @@ def call_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]
     if not any(isinstance(leaf, Tensor) for leaf in tree_flatten((args, kwargs))[0]):
         raise TraceError(f"example_inputs must hold at least one tensor, but got {example_inputs!r}")
     return args, kwargs
+
+
+def unknown_arguments(model: nn.Module, inputs: Any) -> list[str]:
+    """Finds the entries of a dict of inputs that the model's forward does not take.
+
+    Args:
+        model: The model.
+        inputs: Inputs of the model.
+
+    Returns:
+        The names of the entries; none for inputs of another kind, or for a forward that takes any.
+    """
+    takes = inspect.signature(model.forward).parameters
+    if not isinstance(inputs, Mapping) or any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+        return []
+    return [str(key) for key in inputs if key not in takes]
 
 
 def copy_of(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
@@ -317,16 +334,16 @@ def tensor_places(model: nn.Module) -> Places:
         model: The model.
 
     Returns:
-        The module dictionaries and keys of each tensor, by name.
+        The places, module by module.
     """
     names = {id(tensor): name for name, tensor in named_tensors(model).items()}
-    places: Places = {name: [] for name in names.values()}
-    for module in model.modules():
-        for held in (module._parameters, module._buffers):
-            for key, tensor in held.items():
-                if tensor is not None:
-                    places[names[id(tensor)]].append((held, key))
-    return places
+    return [
+        (names[id(tensor)], held, key)
+        for module in model.modules()
+        for held in (module._parameters, module._buffers)
+        for key, tensor in held.items()
+        if tensor is not None
+    ]
 
 
 def run_with(
@@ -347,23 +364,23 @@ def run_with(
         tensors: Tensors to use, named as in `named_tensors`. New buffers replace the old ones here.
         args: Positional arguments of the forward.
         kwargs: Keyword arguments of the forward.
-        places: Places of the tensors from `tensor_places`, to save the search.
+        places: Places of exactly these tensors, as `tensor_places` finds them, to save the search.
 
     Returns:
         The output of the forward.
     """
-    places = tensor_places(model) if places is None else places
-    used = [(held, key, name) for name in tensors for held, key in places[name]]
-    before = [held[key] for held, key, _ in used]
+    if places is None:
+        places = [place for place in tensor_places(model) if place[0] in tensors]
+    before = [held[key] for _, held, key in places]
     try:
-        for held, key, name in used:
+        for name, held, key in places:
             held[key] = tensors[name]
         output = model(*args, **(kwargs or {}))
-        for held, key, name in used:
+        for name, held, key in places:
             if held[key] is not None:
                 tensors[name] = held[key]
     finally:
-        for (held, key, _), tensor in zip(used, before, strict=True):
+        for (_, held, key), tensor in zip(places, before, strict=True):
             held[key] = tensor
     return output
 

@@ -1,6 +1,6 @@
 """The parts of a model's output that matter: they keep their sizes, and slim models are compared by them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -31,6 +31,38 @@ def output_paths(outputs: Any) -> tuple[str, ...]:
             f"several of them, but got {outputs!r}"
         )
     return tuple(map(str, several))
+
+
+def logits_of(output: Any) -> Any:
+    """Finds the class scores in an output.
+
+    Args:
+        output: Output of a model.
+
+    Returns:
+        The tensor `logits` of an output that has one, as the models of transformers do; else the output itself.
+    """
+    logits = _entry(output, "logits")
+    return logits if isinstance(logits, Tensor) else output
+
+
+def own_loss_of(output: Any) -> Tensor | None:
+    """Finds the loss that a model has computed itself.
+
+    Args:
+        output: Output of a model.
+
+    Returns:
+        The tensor `loss` of an output that has one, as the models of transformers do if they are given labels.
+    """
+    loss = _entry(output, "loss")
+    return loss if isinstance(loss, Tensor) else None
+
+
+def _entry(output: Any, name: str) -> Any:
+    if isinstance(output, Tensor):
+        return None
+    return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
 
 
 def chosen_outputs(output: Any, paths: Sequence[str]) -> list[tuple[str, Tensor]]:

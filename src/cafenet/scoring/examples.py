@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias, cast
@@ -23,12 +23,13 @@ from torch.utils.data import (
 from cafenet.common.interrupts import worker_start
 from cafenet.common.user_code import items_of
 from cafenet.errors import ScoringError
-from cafenet.modules.batches import Batch, has_rows, is_texts, part_of
+from cafenet.modules.batches import Batch, has_rows, is_texts, pair_of, part_of
+from cafenet.scoring.padding import to_one_length
 from cafenet.space.bins import IntArray
 from cafenet.training.batch_feed import SeededBatches, is_map_style, takes_all
 
 Data: TypeAlias = Dataset[Any] | DataLoader[Any] | Iterable[Batch]
-"""A data set, a loader, or batches: pairs of inputs and targets."""
+"""A data set, a loader, or batches: pairs of inputs and targets, or dicts with an entry `labels`."""
 
 MOST_BYTES = 8 * 2**30
 """Largest size of examples that are held in memory."""
@@ -110,8 +111,26 @@ def hold_examples(
     if size == 0:
         raise ScoringError(f"{name} must hold at least one example, but is empty")
     kept = size if num_examples is None else min(size, num_examples)
-    whole = part_of(_joined(batches), 0, kept)
+    whole = part_of(_joined(to_one_length(batches)), 0, kept)
     return Examples(_placed(whole, device, memory_format), kept)
+
+
+def pairs_of(data: Data, name: str, batch_size: int = 256) -> Iterator[Batch]:
+    """Read data batch by batch, without holding them in memory.
+
+    Args:
+        data: A data set, a loader, or an iterable of batches.
+        name: Name of the data in error messages.
+        batch_size: Number of examples that are read at once.
+
+    Yields:
+        The batches, as pairs of inputs and targets.
+
+    Raises:
+        ScoringError: If the data are none, or do not give pairs.
+    """
+    for batch in items_of(_batches(data, batch_size, None), f"the {name}", "reading it"):
+        yield as_pair(batch, name)
 
 
 def as_pair(batch: Any, name: str) -> Batch:
@@ -125,11 +144,19 @@ def as_pair(batch: Any, name: str) -> Batch:
         The inputs and the target.
 
     Raises:
-        ScoringError: If the batch is not a pair.
+        ScoringError: If the batch is neither a pair nor a dict, or an entry of a dict was not made into a tensor.
     """
-    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-        raise ScoringError(f"{name} must give pairs (inputs, target), but gave {type(batch).__name__}")
-    return batch[0], batch[1]
+    pair = pair_of(batch)
+    if pair is None:
+        raise ScoringError(f"{name} must give pairs (inputs, target) or dicts, but gave {type(batch).__name__}")
+    inputs = pair[0]
+    lists = [key for key in inputs if isinstance(inputs[key], list)] if isinstance(batch, Mapping) else []
+    if lists and not is_texts(inputs[lists[0]]):
+        raise ScoringError(
+            f"{name} must give tensors, but the entry {lists[0]!r} of a batch is a list; let the data set give tensors "
+            "(set_format('torch') for one of Hugging Face), or pass a DataLoader with a collate_fn"
+        )
+    return pair
 
 
 def in_content_order(examples: Examples) -> Examples:

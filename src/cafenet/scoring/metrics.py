@@ -1,6 +1,10 @@
-"""Metrics by which widths are scored: higher is better, with one value per example if possible."""
+"""Metrics by which widths are scored: higher is better, with one value per example if possible.
 
-from collections.abc import Callable
+An output may be a tensor, or hold one as its `logits`, as the outputs of transformers do.
+"""
+
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -8,19 +12,24 @@ from torch import Tensor
 from torch.nn import functional
 
 from cafenet.errors import ScoringError
+from cafenet.modules.outputs import logits_of
+from cafenet.scoring.token_metrics import IGNORED, TokenMetric, predicts_next
+from cafenet.training.losses import OWN_LOSS
 
 Metric: TypeAlias = Callable[[Any, Any], Tensor]
 """Function metric(output, target) that returns one value per example, shape (batch,), or one number for all
 examples."""
 
 
-def metric_by_name(name: str, loss: object = None) -> Metric:
+def metric_by_name(name: str, loss: object = None, model: object = None) -> Metric:
     """Return the metric of a name.
 
     Args:
-        name: "accuracy" (of class numbers, or the mean over the attributes of multi-label targets) or "negative_loss".
+        name: "accuracy" (of class numbers, or the mean over the attributes of multi-label targets), "negative_loss",
+            or for outputs of tokens "perplexity" and "token_accuracy".
         loss: The loss that is trained with. With "cross_entropy", a target with one number per class holds class
             probabilities.
+        model: The model, which says whether a token is compared with its own label or with the next one.
 
     Returns:
         The metric.
@@ -32,10 +41,44 @@ def metric_by_name(name: str, loss: object = None) -> Metric:
     if name == "accuracy":
         return class_accuracy if is_of_classes else accuracy
     if name == "negative_loss":
+        if loss == OWN_LOSS:
+            return TokenMetric(name, predicts_next(model), otherwise=negative_loss)
         return negative_class_loss if is_of_classes else negative_loss
+    if name in ("perplexity", "token_accuracy"):
+        return TokenMetric(name, predicts_next(model))
     raise ScoringError(
-        f"metric must be 'accuracy', 'negative_loss' or a function of (output, target), but got {name!r}"
+        "metric must be 'accuracy', 'negative_loss', 'perplexity', 'token_accuracy' or a function of (output, target), "
+        f"but got {name!r}"
     )
+
+
+def shown_score(name: str, score: float) -> str:
+    """Return a score as text with the name of its metric.
+
+    Args:
+        name: Name of the metric.
+        score: The score.
+
+    Returns:
+        A text such as "accuracy 0.9312". For perplexity, whose score is minus its logarithm, the perplexity itself.
+    """
+    return f"{name} {in_own_unit(name, score):.4f}"
+
+
+def in_own_unit(name: str, score: float) -> float:
+    """Return a score in the unit that people know it in.
+
+    Args:
+        name: Name of the metric.
+        score: The score, where higher is better.
+
+    Returns:
+        The perplexity itself, where lower is better, of a score of perplexity, which is minus its logarithm; any other
+        score unchanged. A perplexity that no float can hold is infinite.
+    """
+    if name != "perplexity":
+        return score
+    return math.exp(-score) if score > -700 else math.inf
 
 
 def expect_function(metric: Any) -> Metric:
@@ -136,12 +179,16 @@ def check_labels(output: Any, target: Any, name: str) -> None:
     Raises:
         ScoringError: If a label has no output.
     """
-    if not isinstance(output, Tensor) or not isinstance(target, Tensor) or output.ndim != 2 or target.ndim != 1:
+    output = logits_of(output)
+    if not isinstance(output, Tensor) or not isinstance(target, Tensor) or target.ndim not in (1, 2):
         return
-    low, high = (int(target.min()), int(target.max())) if target.numel() else (0, 0)
-    if low < 0 or high >= output.shape[1]:
+    if output.ndim != target.ndim + 1 or (target.ndim == 2 and target.dtype != torch.int64):
+        return
+    counted = target[target != IGNORED] if target.ndim == 2 else target
+    low, high = (int(counted.min()), int(counted.max())) if counted.numel() else (0, 0)
+    if low < 0 or high >= output.shape[-1]:
         raise ScoringError(
-            f"labels of the {name} must lie in 0 to {output.shape[1] - 1}, the model's number of outputs, but lie in "
+            f"labels of the {name} must lie in 0 to {output.shape[-1] - 1}, the model's number of outputs, but lie in "
             f"{low} to {high}; leave such examples out, or pass a function metric(output, target)"
         )
 
@@ -158,6 +205,7 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
     Returns:
         One value per example.
     """
+    output = logits_of(output)
     if _has_all_classes(output, target):
         return ((output > 0) == (target > 0.5)).double().mean(dim=1)
     return (output.argmax(dim=1) == target).double()
@@ -173,6 +221,7 @@ def negative_loss(output: Tensor, target: Tensor) -> Tensor:
     Returns:
         One value per example.
     """
+    output = logits_of(output)
     if _has_all_classes(output, target):
         losses = functional.binary_cross_entropy_with_logits(output, target.to(output.dtype), reduction="none")
         return -losses.double().mean(dim=1)
@@ -189,6 +238,7 @@ def class_accuracy(output: Tensor, target: Tensor) -> Tensor:
     Returns:
         One value per example.
     """
+    output = logits_of(output)
     return accuracy(output, target.argmax(dim=1) if _has_all_classes(output, target) else target)
 
 
@@ -202,6 +252,7 @@ def negative_class_loss(output: Tensor, target: Tensor) -> Tensor:
     Returns:
         One value per example.
     """
+    output = logits_of(output)
     if _has_all_classes(output, target):
         target = target.to(output.dtype)
     return -functional.cross_entropy(output, target, reduction="none").double()
@@ -225,8 +276,20 @@ def chance_accuracy(target: Tensor, loss: object = None) -> float:
     return float(torch.bincount(target.flatten().long()).max() / target.numel())
 
 
+def _other_metric(output: Tensor) -> str:
+    """Return the remedy for outputs that a metric of classes cannot use."""
+    own = "pass a function metric(output, target)"
+    return (
+        f"pass metric='token_accuracy' or 'perplexity' for tokens, or {own}" if output.ndim == 3 else f"{own} instead"
+    )
+
+
 def _has_all_classes(output: Any, target: Any) -> bool:
     """Return whether a target has one number per class; refuse shapes that metrics by name cannot use."""
+    if isinstance(target, Mapping):
+        raise ScoringError(
+            f"metrics by name need labels, but the batches have no entry 'labels', only {', '.join(map(str, target))}"
+        )
     if not isinstance(output, Tensor) or not isinstance(target, Tensor):
         raise ScoringError(
             f"metrics by name need one output tensor and one target tensor, but got {type(output).__name__} and "
@@ -235,6 +298,6 @@ def _has_all_classes(output: Any, target: Any) -> bool:
     if output.ndim != 2 or target.shape not in (output.shape, output.shape[:1]):
         raise ScoringError(
             "metrics by name need outputs of shape (batch, classes) and targets of shape (batch,) or the same, but got "
-            f"{list(output.shape)} and {list(target.shape)}; pass a function metric(output, target) instead"
+            f"{list(output.shape)} and {list(target.shape)}; {_other_metric(output)}"
         )
     return target.ndim == 2

@@ -1,14 +1,13 @@
 """Batch-norm statistics of one subnet, averaged over training batches, because the statistics of another subnet are
 wrong."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
+from torch import nn
 
+from cafenet.modules.batch_norm import collecting_statistics, renew_statistics, reset_statistics
 from cafenet.modules.calling import call_arguments
 from cafenet.modules.snapshot import unchanged
 from cafenet.scoring.examples import Examples
@@ -59,9 +58,9 @@ class PreparedSubnet:
             inputs: Inputs of the batches.
             goes_on: If True, the batches of earlier calls are part of the average, with equal weights.
         """
-        with _collecting_statistics(self._harness.model) as norms:
+        with collecting_statistics(self._harness.model) as norms:
             for path in [] if goes_on else norms:
-                _reset_statistics(self.buffers, path)
+                reset_statistics(self.buffers, path)
             for each in inputs:
                 if norms:
                     self.run(each)
@@ -75,59 +74,4 @@ def recalibrate_model(model: nn.Module, examples: Examples, batch_size: int = 12
         examples: Training examples.
         batch_size: Number of examples in a batch.
     """
-    with _collecting_statistics(model) as norms, torch.no_grad():
-        buffers = dict(model.named_buffers())
-        for path in norms:
-            _reset_statistics(buffers, path)
-        if norms:
-            for inputs, _ in examples.batches(0, examples.size, batch_size):
-                args, kwargs = call_arguments(inputs)
-                model(*args, **kwargs)
-
-
-def has_statistics(model: nn.Module) -> bool:
-    """Return whether a model keeps statistics that recalibration must renew.
-
-    Args:
-        model: The model.
-
-    Returns:
-        True if some norm layer tracks running statistics.
-    """
-    return bool(_norms(model))
-
-
-def _norms(model: nn.Module) -> dict[str, _NormBase]:
-    """Return the norm layers with running statistics, by path."""
-    return {
-        path: module
-        for path, module in model.named_modules()
-        if isinstance(module, _NormBase) and module.track_running_stats and module.running_mean is not None
-    }
-
-
-def _reset_statistics(buffers: dict[str, Tensor], path: str) -> None:
-    """Reset the running statistics of one norm layer."""
-    prefix = f"{path}." if path else ""
-    for name, value in (("running_mean", 0.0), ("running_var", 1.0), ("num_batches_tracked", 0)):
-        if f"{prefix}{name}" in buffers:
-            buffers[f"{prefix}{name}"].fill_(value)
-
-
-@contextmanager
-def _collecting_statistics(model: nn.Module) -> Iterator[list[str]]:
-    """Put batch norms in train mode with equal weights for all batches (momentum None) and the rest in eval mode."""
-    norms = _norms(model)
-    modes = {module: module.training for module in model.modules()}
-    momenta = {module: module.momentum for module in norms.values()}
-    try:
-        model.eval()
-        for module in norms.values():
-            module.training = True
-            module.momentum = None
-        yield list(norms)
-    finally:
-        for each, mode in modes.items():
-            each.training = mode
-        for norm, momentum in momenta.items():
-            norm.momentum = momentum
+    renew_statistics(model, (inputs for inputs, _ in examples.batches(0, examples.size, batch_size)))

@@ -18,6 +18,7 @@ from torch import Tensor
 from cafenet.common.options import Positive, PositiveInt, PositiveShare, Range, check_options
 from cafenet.common.user_code import UserPart
 from cafenet.errors import ScoringError
+from cafenet.modules.batch_norm import has_statistics
 from cafenet.modules.batches import Batch, LossFunction
 from cafenet.modules.calling import tensors_of, training_mode
 from cafenet.scoring.examples import Data, Examples, hold_examples, in_content_order
@@ -31,7 +32,7 @@ from cafenet.scoring.metrics import (
     metric_name,
     metric_values,
 )
-from cafenet.scoring.recalibration import PreparedSubnet, has_statistics
+from cafenet.scoring.recalibration import PreparedSubnet
 from cafenet.space.bins import IntArray
 from cafenet.space.layout import Subnet
 from cafenet.supernet.supernet import Supernet
@@ -109,7 +110,8 @@ class Scorer:
             supernet: The trained supernet.
             train: Training data, from which examples for the recalibration of batch norm are taken.
             validation: Validation data that widths are scored on.
-            metric: "accuracy", "negative_loss" or a function of (output, target); higher is better.
+            metric: "accuracy", "negative_loss", "perplexity", "token_accuracy" or a function of (output, target);
+                higher is better, and the score of perplexity is minus its logarithm.
             loss: The loss that the supernet was trained with. With "cross_entropy", targets of two dimensions are class
                 probabilities.
             config: Options of scoring.
@@ -121,7 +123,7 @@ class Scorer:
         self.supernet = supernet
         self.metric_name = metric_name(metric)
         self._metric: Metric = (
-            metric_by_name(metric, loss)
+            metric_by_name(metric, loss, supernet.model)
             if isinstance(metric, str)
             else UserPart(expect_function(metric), "the metric", "the scoring of widths")
         )

@@ -5,7 +5,7 @@ micro-batch each see the same examples as one process that accumulates two.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,6 +24,7 @@ from torch.utils.data import (
 
 from cafenet.common.interrupts import worker_start
 from cafenet.errors import DataError, TrainingError, first_line
+from cafenet.modules.batches import LABELS
 
 
 @runtime_checkable
@@ -241,7 +242,8 @@ def _length(data: Any) -> int:
 def is_map_style(data: Any) -> bool:
     """Whether data consists of examples by number, as a DataLoader takes them, and not of batches.
 
-    A list may be either. It holds examples if its first target is a single number: `[(image, 3), ...]`.
+    A list may be either. It holds examples if its first target is a single number, `[(image, 3), ...]`, or if its first
+    entry is a dict with a single number as `labels` or one row of `input_ids`.
 
     Args:
         data: Data of the user.
@@ -253,7 +255,14 @@ def is_map_style(data: Any) -> bool:
         return False
     if not isinstance(data, (list, tuple)):
         return hasattr(data, "__getitem__")
+    if data and isinstance(data[0], Mapping):
+        return _is_number(data[0].get(LABELS)) or getattr(data[0].get("input_ids"), "ndim", 0) == 1
     target = data[0][-1] if data and isinstance(data[0], (list, tuple)) and data[0] else None
+    return _is_number(target)
+
+
+def _is_number(target: Any) -> bool:
+    """Whether a target is a single number."""
     return isinstance(target, (int, float, np.number)) or (isinstance(target, torch.Tensor) and target.ndim == 0)
 
 

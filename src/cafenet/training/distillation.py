@@ -11,7 +11,8 @@ from cafenet.common.options import Positive, PositiveShare, check_options
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import Batch, LossFunction
 from cafenet.modules.calling import call_arguments, copy_of, unwrap
-from cafenet.training.losses import loss_by_name
+from cafenet.modules.outputs import logits_of
+from cafenet.training.losses import OWN_LOSS, loss_by_name
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Teacher:
         """
         inputs, target = batch
         args, kwargs = call_arguments(inputs)
-        return inputs, (self.model(*args, **kwargs), target)
+        return inputs, (logits_of(self.model(*args, **kwargs)), target)
 
 
 class Distillation:
@@ -64,7 +65,8 @@ class Distillation:
 
     For class scores (`cross_entropy` and losses of the user's own) the distance is the KL divergence over the second
     dimension at the temperature, times the square of the temperature. For attributes (`bce`) it is the binary cross
-    entropy with the teacher's probabilities, with the same factor. Targets are pairs (teacher's outputs, target).
+    entropy with the teacher's probabilities, with the same factor. With the model's own loss (`model`) it is the KL
+    divergence over the last dimension of the `logits`. Targets are pairs (teacher's outputs, target).
 
     Args:
         loss: Loss of the labels: a name for `loss_by_name`, or a function loss(output, target).
@@ -82,22 +84,24 @@ class Distillation:
 
     def __call__(self, output: Any, target: tuple[Any, Any]) -> Tensor:
         taught, labels = target
-        if not isinstance(output, Tensor):
+        scores = logits_of(output)
+        if not isinstance(scores, Tensor):
             raise TrainingError(f"distillation needs a model with one output tensor, but got {type(output).__name__}")
-        if not isinstance(taught, Tensor) or taught.shape != output.shape:
+        if not isinstance(taught, Tensor) or taught.shape != scores.shape:
             found = list(taught.shape) if isinstance(taught, Tensor) else type(taught).__name__
-            raise TrainingError(f"a teacher's outputs must have the shape {list(output.shape)}, but are {found}")
+            raise TrainingError(f"a teacher's outputs must have the shape {list(scores.shape)}, but are {found}")
         own = self._loss(output, labels)
-        return (1 - self._config.weight) * own + self._config.weight * self._divergence(output, taught)
+        return (1 - self._config.weight) * own + self._config.weight * self._divergence(scores, taught)
 
     def _divergence(self, output: Tensor, taught: Tensor) -> Tensor:
         heat = self._config.temperature
         if self._name == "bce":
             return functional.binary_cross_entropy_with_logits(output / heat, torch.sigmoid(taught / heat)) * heat**2
-        if output.ndim < 2 or output.shape[1] < 2:
+        dim = -1 if self._name == OWN_LOSS else 1
+        if output.ndim < 2 or output.shape[dim] < 2:
             raise TrainingError(
                 f"distillation compares scores of two classes or more, but outputs are {list(output.shape)}; use the "
                 "loss 'bce' for yes or no"
             )
-        own, other = functional.log_softmax(output / heat, dim=1), functional.log_softmax(taught / heat, dim=1)
-        return functional.kl_div(own, other, reduction="none", log_target=True).sum(1).mean() * heat**2
+        own, other = functional.log_softmax(output / heat, dim=dim), functional.log_softmax(taught / heat, dim=dim)
+        return functional.kl_div(own, other, reduction="none", log_target=True).sum(dim).mean() * heat**2

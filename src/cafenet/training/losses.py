@@ -1,6 +1,9 @@
-"""Losses by name: functions of an output and a target that return the mean over the batch."""
+"""Losses by name: functions of an output and a target that return the mean over the batch.
 
-from collections.abc import Callable
+An output may be a tensor, or hold one as its `logits`, as the outputs of transformers do.
+"""
+
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -9,13 +12,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from cafenet.errors import TrainingError
+from cafenet.modules.outputs import logits_of, own_loss_of
+
+OWN_LOSS = "model"
+"""Name of the loss that a model computes itself."""
 
 
 def loss_by_name(name: str, *, label_smoothing: float = 0.0) -> Callable[[Any, Any], Tensor]:
     """Finds a loss by its name.
 
     Args:
-        name: `cross_entropy` for class numbers, or `bce` for multi-label targets of zeros and ones.
+        name: `cross_entropy` for class numbers, `bce` for multi-label targets of zeros and ones, or `model` for the
+            `loss` in the model's own output.
         label_smoothing: Label smoothing, from 0 to below 1.
 
     Returns:
@@ -27,13 +35,53 @@ def loss_by_name(name: str, *, label_smoothing: float = 0.0) -> Callable[[Any, A
     if not 0.0 <= label_smoothing < 1.0:
         raise TrainingError(f"label_smoothing must lie in [0, 1), but got {label_smoothing}")
     if name == "cross_entropy":
-        return partial(functional.cross_entropy, label_smoothing=label_smoothing)
+        return partial(_classes, label_smoothing=label_smoothing)
     if name == "bce":
         return partial(_multi_label, label_smoothing=label_smoothing)
-    raise TrainingError(f"loss must be 'cross_entropy', 'bce' or a function of (output, target), but got {name!r}")
+    if name == OWN_LOSS:
+        if label_smoothing:
+            raise TrainingError("label_smoothing must be 0 for the loss 'model', which the model computes itself")
+        return own_loss
+    raise TrainingError(
+        f"loss must be 'cross_entropy', 'bce', 'model' or a function of (output, target), but got {name!r}"
+    )
 
 
-def _multi_label(output: Tensor, target: Tensor, label_smoothing: float) -> Tensor:
+def own_loss(output: Any, target: Any) -> Tensor:
+    """Takes the loss that the model computed itself.
+
+    Args:
+        output: Output of the model.
+        target: Targets of the batch, which the model was given among its inputs.
+
+    Returns:
+        The loss.
+
+    Raises:
+        TrainingError: If the output holds no loss.
+    """
+    loss = own_loss_of(output)
+    if loss is None:
+        raise TrainingError(
+            f"the loss 'model' needs a model whose output has a loss, but its {type(output).__name__} has none; "
+            + _how_to_get_a_loss(target)
+        )
+    return loss
+
+
+def _how_to_get_a_loss(target: Any) -> str:
+    """What is missing for a model to compute its loss."""
+    if isinstance(target, Mapping):
+        return f"give every batch an entry 'labels', beside {', '.join(map(str, target))}"
+    return "give it batches that are dicts with an entry 'labels', or pass another loss"
+
+
+def _classes(output: Any, target: Tensor, label_smoothing: float) -> Tensor:
+    return functional.cross_entropy(logits_of(output), target, label_smoothing=label_smoothing)
+
+
+def _multi_label(output: Any, target: Tensor, label_smoothing: float) -> Tensor:
+    output = logits_of(output)
     target = target.to(output.dtype) * (1 - label_smoothing) + 0.5 * label_smoothing
     return functional.binary_cross_entropy_with_logits(output, target)
 
@@ -49,10 +97,14 @@ def check_target(name: str, output: Any, target: Any) -> None:
     Raises:
         TrainingError: If shapes, types or values do not fit. The message has both sizes.
     """
+    if name == OWN_LOSS:
+        own_loss(output, target)
+        return
+    output = logits_of(output)
     if not isinstance(output, Tensor) or not isinstance(target, Tensor):
         raise TrainingError(
             f"the loss {name!r} needs one output tensor and one target tensor, but got {type(output).__name__} and "
-            f"{type(target).__name__}; pass a function loss(output, target) instead"
+            f"{type(target).__name__}; pass a function loss(output, target), or 'model' if the output has a loss"
         )
     if name == "bce":
         if output.shape != target.shape:

@@ -1,0 +1,36 @@
+"""Short digests of models, by which files recognise what they belong to."""
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+
+
+def digest_of_model(model: nn.Module) -> str:
+    """Return a short digest of a model's weights and buffers.
+
+    Args:
+        model: The model.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in sorted(model.state_dict().items()):
+        if isinstance(tensor, Tensor):  # a module's extra state may be anything
+            digest.update(f"{name} {tuple(tensor.shape)}".encode())
+            digest.update(bytes_of(tensor))
+    return digest.hexdigest()
+
+
+def bytes_of(tensor: Tensor) -> bytes:
+    """Return the bytes of a tensor's values.
+
+    Args:
+        tensor: The tensor, on any device.
+
+    Returns:
+        The bytes in the order of the values.
+    """
+    content: bytes = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    return content
