@@ -71,7 +71,18 @@ DETECTOR = {
     "anchor_octaves": 1,
     "anchor_ratios": [1.0],
 }
-BY_THE_CLOCK = {"latency_ms", "seconds", "started", "finished", "stopped", "command", "time", "wall_seconds", "ms"}
+BY_THE_CLOCK = {
+    "latency_ms",
+    "latency_quartiles_ms",
+    "seconds",
+    "started",
+    "finished",
+    "stopped",
+    "command",
+    "time",
+    "wall_seconds",
+    "ms",
+}
 """Keys of JSON files whose values differ from one start to the next."""
 
 

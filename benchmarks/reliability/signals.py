@@ -1,7 +1,8 @@
 """Signals: Ctrl-C and SIGTERM at any moment of a real command, from its start on, and helpers whose parent is killed.
 
 A command that is stopped must end with code 130 or 143 and one line, never with a traceback. Before its first line of
-Python runs, a signal kills it as it kills any process, which is no defect. Helpers must end within two seconds.
+Python runs, a signal kills it as it kills any process, which is no defect; when all is done, it ends with code 0.
+Helpers must end within two seconds.
 """
 
 import os
@@ -18,6 +19,7 @@ from benchmarks.common.places import ROOT
 from benchmarks.reliability.cases import Case, Outcome, Part
 from benchmarks.reliability.damaged import template
 from benchmarks.reliability.jobs import JOBS
+from cafenet.common.run_files import REPORT
 
 TIMES, HELPERS = 12, 3
 """Stops by each signal, and kills of a search with helpers."""
@@ -63,6 +65,7 @@ def _stop(number: signal.Signals, time_number: int, shared: Path) -> Callable[[P
             process.wait(delay)
         if process.returncode is not None:
             return Outcome(ENDED)
+        was_done = (place / "out" / REPORT).exists()
         process.send_signal(number)
         try:
             code = process.wait(LIMIT_S)
@@ -71,17 +74,19 @@ def _stop(number: signal.Signals, time_number: int, shared: Path) -> Callable[[P
             process.wait()
             return Outcome(SILENT, f"after {delay:.1f} s: it went on for {LIMIT_S:.0f} s")
         said = (place / "stderr.txt").read_text()
-        return judged(code, said, delay)
+        return judged(code, said, delay, was_done)
 
     return check
 
 
-def judged(code: int, said: str, delay: float) -> Outcome:
-    """What came out of a stop."""
+def judged(code: int, said: str, delay: float, was_done: bool = False) -> Outcome:
+    """What came out of a stop; after the last file was written, the command may also just end."""
     if "Traceback" in said:
         return Outcome(TRACEBACK, f"after {delay:.1f} s: exit {code}: {said.strip().splitlines()[-1]}")
     if code in (130, 143) and len(said.strip().splitlines()) == 1:
         return Outcome(STOPPED)
+    if code == 0 and not said and was_done:
+        return Outcome(ENDED)
     if code < 0 and not said and delay < 0.2:  # the interpreter was not there yet
         return Outcome(BEFORE)
     return Outcome(SILENT, f"after {delay:.1f} s: exit {code}: {said.strip() or 'nothing was said'}")

@@ -102,7 +102,6 @@ DETECT_VALUES: dict[str, list[str]] = {
 }
 COMMANDS: dict[str, list[str]] = {
     "cafenet": [
-        "",
         "absent",
         "--absent",
         "run",

@@ -19,7 +19,8 @@ def is_near(first, second):
 
 
 @pytest.mark.parametrize(
-    ("name", "needs_data"), [("ranking", True), ("ablations", True), ("peers", False), ("reliability", False)]
+    ("name", "needs_data"),
+    [("ranking", True), ("ablations", True), ("channel_bench", True), ("peers", False), ("reliability", False)],
 )
 def test_a_page_is_what_its_results_make(name, needs_data):
     if needs_data and not CIFAR.exists():

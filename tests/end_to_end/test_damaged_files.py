@@ -6,13 +6,14 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cafenet.cli.main import main
 from cafenet.report.run_records import read_run
 from cafenet.scoring.scorer import Scorer
 from cafenet.supernet import trainer
-from tests.helpers.tiny_run import contents, refused, run
+from tests.helpers.tiny_run import contents, recipe_file, refused, run
 from tests.helpers.tiny_run import without_latency as timeless
 
 DAMAGES = {
@@ -94,11 +95,49 @@ def test_a_report_shows_what_is_left(kind, copied, capsys):
     warnings = capsys.readouterr().err
     for name in PLAIN[:-1]:
         is_fine = kind == "missing" or (kind, name) == ("list", "entries.json")  # as before the search has ended
+        is_fine = is_fine and name not in ("manifest.json", "space.json")  # which are written first
         assert (f"warning: {copied / name} must hold " in warnings) is not is_fine
     assert contents(copied, "*.json*", "*.yaml", "*.journal") == before
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DAMAGES if kind != "truncated"])  # half of it is a recipe, too
+@pytest.mark.parametrize("name", PLAIN[:-1])
+def test_a_report_of_a_finished_run_names_a_missing_file(name, copied, capsys):
+    (copied / name).unlink()
+    (problem,) = read_run(copied).problems
+    assert problem.startswith(f"{copied / name} must hold ")
+    assert problem.endswith(", but is not there; the same command writes it anew")
+    assert main(["report", str(copied)]) == 0
+    assert capsys.readouterr().err == f"warning: {problem}\n"
+    page = (copied / "report.html").read_text()
+    assert f"Damaged: {problem}." in page
+    assert ("this run took " in page) is (name != "manifest.json")
+    assert "Not there yet" not in page
+
+
+def test_a_recipe_that_is_still_yaml_but_not_the_runs_is_named(finished, copied, capsys):
+    whole = (copied / "recipe.yaml").read_text()
+    places = [number for number, letter in enumerate(whole) if letter == "\n" and whole[number + 1 :][:1] != " "]
+    for text in (whole[: places[len(places) // 2]], whole.replace("iterations", "iteratioos", 1)):
+        (copied / "recipe.yaml").write_text(text)
+        (problem,) = read_run(copied).problems
+        assert problem.startswith(f"{copied / 'recipe.yaml'} must hold the recipe that the run was started with, but ")
+        assert main(["compare", str(copied), str(finished), "--output", str(copied / "page.html")]) == 0
+        assert "must hold the recipe that the run was started with" in " ".join(capsys.readouterr().out.split())
+        assert "must hold the recipe that the run was started with" in (copied / "page.html").read_text()
+    (copied / "recipe.yaml").write_text("# of mine\n" + whole)
+    assert read_run(copied).problems == ()
+
+
+@pytest.mark.parametrize(("kept", "told"), [(2.5, "but line 3 is damaged;"), (0, "but has none;")])
+def test_a_log_with_damaged_or_missing_lines_is_named(kept, told, copied):
+    path = copied / "supernet" / "log.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: int(kept)]) + lines[2][: int(kept % 1 * 20)])
+    (problem,) = read_run(copied).problems
+    assert problem.startswith(f"{path} must hold the loss of each logged step, {told}")
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
 def test_a_report_without_its_recipe(kind, copied):
     damage(copied / "recipe.yaml", kind)
     found = read_run(copied)
@@ -174,6 +213,23 @@ def test_a_training_of_something_else_is_refused(finished, copied, capsys):
     line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", copied, "--quiet")
     assert f"{copied / OURS} must hold the training of this model, but holds another one's (train_data was" in line
     assert line.endswith("remove that directory to train anew, or use another run directory")
+
+
+def test_nothing_of_other_data_is_taken(tmp_path, capsys):
+    """As many images of the same size under the same name: only their content tells them apart."""
+    path = tmp_path / "data" / "train.npz"
+    path.parent.mkdir()
+    images = np.random.default_rng(0).integers(0, 256, (160, 28, 28, 1), dtype=np.uint8)
+    for name in ("train", "test"):
+        np.savez(path.with_stem(name), images=images, labels=np.arange(160) % 10)
+    recipe = recipe_file(tmp_path / "recipe", data={"source": f"npz:{path.parent}"})
+    run(recipe, tmp_path / "run", step="train")
+    run(recipe, tmp_path / "run", step="train")
+    np.savez(path, images=255 - images, labels=np.arange(160) % 10)
+    before = contents(tmp_path / "run", "*.pt", "*.jsonl")
+    line = refused(capsys, "train", recipe, "--output", tmp_path / "run", "--quiet")
+    assert f"{tmp_path / 'run'} must hold a run on the same training data, but they have changed since" in line
+    assert contents(tmp_path / "run", "*.pt", "*.jsonl") == before
 
 
 def test_a_directory_that_is_removed_while_it_is_used(recipe, tmp_path, monkeypatch, capsys):

@@ -150,7 +150,7 @@ def test_damaged_files_do_not_stop_the_run_or_its_report(content, finished, tmp_
     (place / "results.json").write_bytes((finished / "results.json").read_bytes())
     assert main(["report", str(place)]) == 0
     page = (place / "report.html").read_text()
-    assert page.count("Damaged: ") == 3  # manifest, samples, evaluation; detections are not asked for without samples
+    assert page.count("Damaged: ") == 4  # manifest, samples, evaluation, log; detections are of no use without samples
     assert main(["detect", str(finished.parent / "tiny.yaml"), "--output", str(place), "--quiet"]) == 0
     for path in (place / "results.json", place / "samples.json", model / "evaluation.json"):
         assert path.read_text() == (finished / path.relative_to(place)).read_text()

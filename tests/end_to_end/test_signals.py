@@ -65,6 +65,37 @@ def test_a_stop_while_the_command_imports_is_one_line(module, kind, number, tmp_
     assert (done.returncode, done.stdout) == (CODES[number], "")
 
 
+ENDING = """\
+import os, signal, time
+
+class Late:
+    def __del__(self, kill=os.kill, this=os.getpid(), write=os.write, sleep=time.sleep):
+        write(2, b"ending\\n")
+        kill(this, {number})
+        sleep(0.01)
+
+late = Late()
+"""
+
+
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("kind", ["module", "script"])
+def test_a_stop_while_the_interpreter_ends_does_not_undo_the_end(kind, number, tmp_path):
+    """Everything is done and said: Python has given up its handlers, and is taking its modules down, which takes long
+    with torch. The exit code is that of the command."""
+    (tmp_path / "sitecustomize.py").write_text(ENDING.format(number=int(number)))
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    for arguments, code in ((["recipes"], 0), (["run", "no-such-recipe"], 2)):
+        done = subprocess.run(
+            [*command(kind, tmp_path), *arguments],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        assert done.stderr.endswith("ending\n")
+        assert done.returncode == code
+
+
 @pytest.mark.parametrize("number", CODES)
 def test_a_stop_in_the_middle_of_a_command(number, monkeypatch, capsys):
     def stopped(args):

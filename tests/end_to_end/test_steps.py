@@ -18,6 +18,7 @@ from cafenet.runs.workload import Workload
 from cafenet.scoring.scorer import Scorer
 from cafenet.searching import width_search as widths
 from cafenet.searching.latency import estimate as latency_model
+from cafenet.searching.latency.measure import Latency
 from cafenet.supernet import trainer
 from tests.helpers.tiny_run import contents, num_steps, run
 from tests.helpers.tiny_run import without_latency as timeless
@@ -176,8 +177,9 @@ def slowness(monkeypatch):
         one, two = (each.out_channels for each in model.modules() if isinstance(each, nn.Conv2d))
         return one + slowness[0] * two
 
-    for module in (latency_model, widths, steps):
+    for module in (latency_model, widths):
         monkeypatch.setattr(module, "measure_latency", measured)
+    monkeypatch.setattr(steps, "measure_latencies", lambda models, *_: [Latency(*[measured(m)] * 3) for m in models])
     return slowness
 
 

@@ -11,7 +11,9 @@ from cafenet.cli.main import main
 from cafenet.errors import RecipeError
 from cafenet.report.comparison import read_comparison, sentences
 from cafenet.report.comparison_page import comparison_figures, comparison_html
+from cafenet.runs.identity import digest_of_values
 from tests.helpers.pages import Page
+from tests.helpers.tiny_run import note
 
 
 def changed(finished, place, better=0.0, **keys):
@@ -22,6 +24,7 @@ def changed(finished, place, better=0.0, **keys):
         section, _, name = key.partition("__")
         recipe[section][name] = value
     (place / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    note(place, recipe=digest_of_values(recipe))
     results = json.loads((place / "results.json").read_text())
     for row in results["rows"]:
         if row["method"] == "CafeNet-E":
@@ -79,6 +82,7 @@ def test_runs_of_one_name_are_told_apart(finished, tmp_path):
 def test_an_unfinished_run_is_said_to_be(finished, tmp_path):
     other = changed(finished, tmp_path / "cut", supernet__r=2)
     (other / "results.json").unlink()
+    note(other, finished=None)
     page = Page(comparison_html(read_comparison([finished, other])))
     assert any(line.startswith("Not there yet: cut: the final models") for line in page.missing)
 
@@ -159,6 +163,7 @@ def test_many_keys_have_a_table_of_their_own(finished, tmp_path, capsys):
     keys = {"supernet__r": 2, "supernet__beta": 3.0, "supernet__choice": "exact", "train__epochs": 7}
     other = changed(finished, tmp_path / "other", **keys)
     (other / "results.json").unlink()
+    note(other, finished=None)
     assert main(["compare", str(finished), str(other), "--output", str(tmp_path / "page.html")]) == 0
     told = capsys.readouterr().out
     assert "what differs" in told

@@ -21,7 +21,7 @@ from cafenet.runs.run_recipe import run_recipe
 from cafenet.space.bins import uniform_bins
 from cafenet.space.description import describe_space
 from tests.helpers.pages import Page, made_up_run
-from tests.helpers.tiny_run import recipe_file
+from tests.helpers.tiny_run import note, recipe_file
 
 FIGURES = ["widths", "accuracy-flops", "progress", "histogram", "training", "bins", "time"]
 
@@ -120,6 +120,7 @@ def test_a_search_that_is_cut_off_shows_what_it_scored(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
     for name in ("entries.json", "results.json"):
         (tmp_path / "run" / name).unlink()
+    note(tmp_path / "run", finished=None)
     with (tmp_path / "run" / "supernet" / "trials.journal").open("a") as file:
         file.write('{"op_code": 5, "study')
     with (tmp_path / "run" / "supernet" / "log.jsonl").open("a") as file:
@@ -127,7 +128,9 @@ def test_a_search_that_is_cut_off_shows_what_it_scored(finished, tmp_path):
     page = Page(write_report(tmp_path / "run").read_text())
     assert "figure-accuracy-flops" in page.figures
     assert len(page.blocks["points-0"]["points"]) > 0
-    assert [line.split(": ")[1].split(" ")[1] for line in page.missing] == ["search", "final"]
+    damaged, *later = page.missing
+    assert damaged.startswith(f"Damaged: {tmp_path / 'run' / 'supernet' / 'log.jsonl'} must hold ")
+    assert [line.split(": ")[1].split(" ")[1] for line in later] == ["search", "final"]
 
 
 def test_a_failed_step_says_why_and_a_later_start_forgets_it(tmp_path, monkeypatch):

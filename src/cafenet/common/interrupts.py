@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM: long work finishes its step, saves and stops; a command prints one line and sets an exit code."""
 
+import atexit
 import os
 import signal
 import sys
@@ -36,10 +37,11 @@ def guard_command() -> None:
     """Lets a signal end the `cafenet` command at once, with one line, during its imports, which take seconds.
 
     An exception would be raised in the middle of some import. A program that only imports the package keeps its own
-    signal handlers.
+    signal handlers. When all is done and Python takes its modules down, a signal no longer changes the exit code.
     """
     if _is_command():
         _handle(_leave)
+        atexit.register(_handle, signal.SIG_IGN)  # Python ends with the system's own handlers, which kill silently
 
 
 @contextmanager
@@ -69,7 +71,9 @@ def _is_command() -> bool:
     return is_module or is_script
 
 
-def _handle(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, signal.Handlers]:
+def _handle(
+    handler: Callable[[int, FrameType | None], None] | signal.Handlers,
+) -> dict[signal.Signals, signal.Handlers]:
     """Sets a handler for the signals that are not ignored (`nohup` ignores some), and returns the handlers before."""
     before = {}
     with suppress(ValueError):  # only the main thread may handle signals

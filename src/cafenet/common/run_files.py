@@ -15,7 +15,8 @@ from cafenet.errors import RecipeError, RunFileError, first_line
 
 _Number = (int, float)
 _OrNone = type(None)
-_AGAIN = "remove it, and the same command writes it anew"
+_REMOVE = "remove it, and "
+_AGAIN = f"{_REMOVE}the same command writes it anew"
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,18 @@ LATENCIES = RunFile(
     {"asked": dict, "measured": {"limit_ms": _Number, "full_ms": _Number}},
     "remove it to measure anew, or use another directory",
 )
+TRAINED = RunFile(
+    "trained.json",
+    "whether the model of a search came trained",
+    {"model": str, "is_trained": bool, "sentence": str},
+    "remove it to look again",
+)
+GAIN = RunFile(
+    "gain.json",
+    "what a search gained",
+    {"identity": dict, "gain": {"metric": str, "models": [{"name": str, "score": _Number}]}},
+    "remove it, and the same call measures anew",
+)
 START = RunFile(
     "start.json", "what a training began with", dict, "remove its directory to train anew, or use another one"
 )
@@ -190,12 +203,13 @@ def read_file(file: RunFile, directory: Path) -> Any:
         RunFileError: If the file is missing or damaged.
     """
     path = directory / file.name
-    problem = "is not there"
-    if path.exists():
-        content, problem = _content(path, file.shape)
-        if not problem:
-            return content
-    raise RunFileError(f"{path} must hold {file.holds}, but {problem}; {file.remedy}")
+    if not path.exists():
+        remedy = file.remedy.removeprefix(_REMOVE)
+        raise RunFileError(f"{path} must hold {file.holds}, but is not there; {remedy}")
+    content, problem = _content(path, file.shape)
+    if problem:
+        raise RunFileError(f"{path} must hold {file.holds}, but {problem}; {file.remedy}")
+    return content
 
 
 def read_if_there(file: RunFile, directory: Path) -> Any:
@@ -214,19 +228,20 @@ def read_if_there(file: RunFile, directory: Path) -> Any:
     return read_file(file, directory) if (directory / file.name).exists() else None
 
 
-def read_what_is_left(file: RunFile, directory: Path, problems: list[str]) -> Any:
+def read_what_is_left(file: RunFile, directory: Path, problems: list[str], *, must_exist: bool = False) -> Any:
     """Reads a file that may be missing or damaged, for readers that only look.
 
     Args:
         file: Description of the file.
         directory: Directory of the file.
         problems: List to which the error message of a damaged file is added.
+        must_exist: Whether a missing file is a problem, too.
 
     Returns:
         The content, or None if the file is missing or damaged.
     """
     try:
-        return read_if_there(file, directory)
+        return read_file(file, directory) if must_exist else read_if_there(file, directory)
     except RunFileError as error:
         problems.append(str(error))
         return None
@@ -247,12 +262,13 @@ def gone(directory: Path) -> RunFileError:
     )
 
 
-def read_log(path: Path, keys: Sequence[str] = ()) -> list[dict[str, Any]]:
+def read_log(path: Path, keys: Sequence[str] = (), damaged: list[int] | None = None) -> list[dict[str, Any]]:
     """Reads a log of one JSON object per line. Incomplete or damaged lines are left out.
 
     Args:
         path: Path of the log, which may be missing.
         keys: Keys that must hold numbers. Lines without them are left out.
+        damaged: List to which the numbers of the lines that are left out are added, counted from 1.
 
     Returns:
         The lines in order.
@@ -260,13 +276,15 @@ def read_log(path: Path, keys: Sequence[str] = ()) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     lines = []
-    for line in path.read_bytes().splitlines():
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             content = json.loads(line)
         except (ValueError, RecursionError):
-            continue
+            content = None
         if isinstance(content, dict) and all(isinstance(content.get(key), _Number) for key in keys):
             lines.append(content)
+        elif damaged is not None:
+            damaged.append(number)
     return lines
 
 

@@ -1,7 +1,9 @@
 """The page of a run: everything that is known about it, the verdict first."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -29,11 +31,12 @@ TITLES = {
 """Title and caption of each figure."""
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` into a run directory.
+def write_report(directory: Path, path: Path | None = None) -> Path:
+    """Write the page of a run.
 
     Args:
         directory: The run directory.
+        path: The file to write, by default `report.html` in the run directory. Its directory is made.
 
     Returns:
         The path of the page.
@@ -41,8 +44,10 @@ def write_report(directory: Path) -> Path:
     Raises:
         RecipeError: If the directory holds no run.
     """
-    path = directory / REPORT
-    write_text(path, report_html(read_run(directory)))
+    path = directory / REPORT if path is None else path
+    page = report_html(read_run(directory))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, page)
     return path
 
 
@@ -163,7 +168,6 @@ def _recipe(run: RunRecord) -> str:
     facts = {
         key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware", "seconds")
     }
-    total = sum((manifest.get("seconds") or {}).values())
     if run.is_call:
         shown = {key: value for key, value in run.recipe.items() if key not in ("called", "description")}
         settings = text(yaml.safe_dump(shown, sort_keys=False))
@@ -171,8 +175,21 @@ def _recipe(run: RunRecord) -> str:
     command = f"cafenet run recipe.yaml --output {run.name}"
     recipe = text(yaml.safe_dump(run.recipe, sort_keys=False))
     return (
-        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml; this run took {duration(total)} in all.</p>"
+        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml{time_taken(manifest)}.</p>"
         f"<pre>{text(command)}</pre><details><summary>recipe.yaml</summary><pre>{recipe}</pre></details>"
         f"<details><summary>versions, hardware, times</summary><pre>{text(json.dumps(facts, indent=1))}</pre>"
         "</details>"
     )
+
+
+def time_taken(manifest: Mapping[str, Any]) -> str:
+    """Return the end of a sentence that says how long a run took, or nothing if that is not known.
+
+    Args:
+        manifest: The manifest of the run; empty if it could not be read.
+
+    Returns:
+        The text.
+    """
+    seconds = manifest.get("seconds")
+    return "" if seconds is None else f"; this run took {duration(sum(seconds.values()))} in all"

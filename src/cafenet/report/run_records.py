@@ -16,10 +16,10 @@ from cafenet.common.run_files import (
     RESULTS,
     SEARCH,
     SPACE,
-    read_log,
     read_what_is_left,
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError
+from cafenet.report.file_checks import check_recipe, read_training_log
 from cafenet.searching.store.journal_file import open_storage
 from cafenet.supernet.train import FULL_NETWORK
 
@@ -94,7 +94,7 @@ class RunRecord:
     @property
     def is_detection(self) -> bool:
         """True if `cafenet detect` made the directory."""
-        return "detector" in self.recipe or "detectors" in (self.results or {})
+        return _is_detection(self.recipe, self.results)
 
     def missing(self) -> list[str]:
         """Describe what the run has not reached yet.
@@ -163,21 +163,35 @@ def read_run(path: Path) -> RunRecord:
     recipe = _recipe(path, problems)
     if problems and not any((path / file.name).is_file() for file in (MANIFEST, ENTRIES, RESULTS, SPACE)):
         raise RunFileError(problems[0])  # nothing is readable, or the directory holds no run at all
+    has_manifest = (path / RECIPE.name).exists()  # which is written first; `cafenet.search` writes none
+    manifest = read_what_is_left(MANIFEST, path, problems, must_exist=has_manifest) or {}
+    check_recipe(path, recipe, manifest, problems)
+    is_finished, places = bool(manifest.get("finished")), study_places(path)
+    results = _results(path, recipe, problems, is_finished=is_finished)
+    has_space = not _is_detection(recipe, results)
+    has_begun = bool(places) or (path / ENTRIES.name).exists() or results is not None
     return RunRecord(
         path=path,
         recipe=recipe,
-        manifest=read_what_is_left(MANIFEST, path, problems) or {},
-        space=read_what_is_left(SPACE, path, problems),
-        entries=read_what_is_left(ENTRIES, path, problems) or [],
-        results=_results(path, recipe, problems),
-        studies=[
-            StudyRecord(
-                str(place.relative_to(path)), read_log(place / LOG, ("epoch", "loss")), _trials(place, problems)
-            )
-            for place in study_places(path)
-        ],
+        manifest=manifest,
+        space=read_what_is_left(SPACE, path, problems, must_exist=has_space and has_begun),
+        entries=read_what_is_left(ENTRIES, path, problems, must_exist=has_space and is_finished) or [],
+        results=results,
+        studies=[_study(path, place, problems) for place in places],
         problems=tuple(problems),
     )
+
+
+def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> bool:
+    """Return whether a recipe or a table is that of `cafenet detect`."""
+    return "detector" in recipe or "detectors" in (results or {})
+
+
+def _study(path: Path, place: Path, problems: list[str]) -> StudyRecord:
+    """Return what a supernet's directory holds; what was scored was trained before."""
+    trials = _trials(place, problems)
+    log = read_training_log(place, problems, was_trained=bool(trials))
+    return StudyRecord(str(place.relative_to(path)), log, trials)
 
 
 def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -194,14 +208,14 @@ def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
     return {**asked, **called["settings"], "called": True}
 
 
-def _results(path: Path, recipe: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
+def _results(path: Path, recipe: dict[str, Any], problems: list[str], *, is_finished: bool) -> dict[str, Any] | None:
     """Return the table of a run, or of a detection run if the directory holds one."""
     of_detection: list[str] = []
-    found: dict[str, Any] | None = read_what_is_left(DETECTION_RESULTS, path, of_detection)
+    found: dict[str, Any] | None = read_what_is_left(DETECTION_RESULTS, path, of_detection, must_exist=is_finished)
     if found is None and "detector" in recipe:
         problems += of_detection
     elif found is None:
-        found = read_what_is_left(RESULTS, path, problems)
+        found = read_what_is_left(RESULTS, path, problems, must_exist=is_finished)
     return found
 
 

@@ -82,7 +82,7 @@ def test_outcomes_of_calls(call, value, kind, tmp_path):
     assert inputs.tried(call, value, tmp_path).kind == kind
 
 
-@pytest.mark.parametrize("line", ["", "run absent", "inspect torchvision:absent", "export {run} model.exe"])
+@pytest.mark.parametrize("line", ["run absent", "inspect torchvision:absent", "export {run} model.exe"])
 def test_outcomes_of_command_lines(line, shared, tmp_path):
     outcome = inputs.typed(line, tmp_path, shared)
     assert outcome.kind == inputs.CLEAR, outcome.detail

@@ -1,0 +1,48 @@
+"""Faults of a run's files that show only beside other files: a recipe that is not the run's, a log without lines."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cafenet.common.run_files import LOG, MANIFEST, RECIPE, read_log
+from cafenet.runs.identity import digest_of_values
+
+_LOGGED = ("epoch", "loss")
+
+
+def check_recipe(path: Path, recipe: Mapping[str, Any], manifest: Mapping[str, Any], problems: list[str]) -> None:
+    """Compare a run's recipe with the digest of it in the manifest; half of a YAML file is often valid YAML.
+
+    Args:
+        path: The run directory.
+        recipe: The values of `recipe.yaml`; empty if they could not be read.
+        manifest: The manifest. Those of earlier versions have no digest, and say nothing about the recipe.
+        problems: List to which a sentence is added if the two do not agree.
+    """
+    known = manifest.get("recipe")
+    if recipe and known is not None and known != digest_of_values(recipe):
+        problems.append(
+            f"{path / RECIPE.name} must hold the recipe that the run was started with, but it was changed or damaged "
+            f"since: its values have another digest than {MANIFEST.name} says; {RECIPE.remedy}"
+        )
+
+
+def read_training_log(place: Path, problems: list[str], *, was_trained: bool) -> list[dict[str, Any]]:
+    """Read the log of a training for a figure.
+
+    Args:
+        place: Directory of the training.
+        problems: List to which a sentence is added if lines are damaged, or missing after the training has ended.
+        was_trained: True if something else shows that the training has ended.
+
+    Returns:
+        The lines that hold an epoch and a loss.
+    """
+    damaged: list[int] = []
+    lines = read_log(place / LOG, _LOGGED, damaged)
+    if damaged:
+        what = f"line {damaged[0]} is damaged" if len(damaged) == 1 else f"{len(damaged)} lines are damaged"
+        problems.append(f"{place / LOG} must hold the loss of each logged step, but {what}; figures leave them out")
+    elif was_trained and not lines:
+        problems.append(f"{place / LOG} must hold the loss of each logged step, but has none; no figure can show them")
+    return lines
