@@ -52,8 +52,11 @@ def found(model: nn.Module | None = None, budget: str | list[str] = "50%", **giv
         "algorithm": Evolution(population=4, iterations=2),
         "scoring": ScoringConfig(calibration_size=48, batch_size=16, min_examples=16),
         "quiet": True,
+        "trained": False,
         **given,
     }
+    given.setdefault("finetune", None if "finetune_epochs" in given else False)
+    given.setdefault("baseline", False)
     names = [field.name for field in fields(SearchOptions)]
     options = SearchOptions(**{name: given.pop(name) for name in names if name in given})
     model, train_data, val_data = model or built(), given.pop("train_data", TRAIN), given.pop("val_data", VAL)
@@ -484,7 +487,7 @@ def test_layers_can_be_frozen():
         ({"train_data": data(4)}, CafeNetError, "must fill one step"),
         ({"finetune": config(batch_size=100)}, TrainingError, "must fill one step of 1 x 100 examples"),
         ({"train": {"epochs": 2}}, TrainingError, r"train must be a TrainConfig, as in .*, but is {'epochs': 2}"),
-        ({"finetune": 3}, TrainingError, r"finetune must be a TrainConfig, as in TrainConfig\(...\) or None, but is 3"),
+        ({"finetune": 3}, TrainingError, r"finetune must be a TrainConfig, as in .*, True or False or None, but is 3"),
         ({"stages": 2}, BudgetError, "stages must be a StagesConfig"),
         ({"supernet": "uniform"}, BudgetError, "supernet must be a SupernetConfig"),
         ({"scoring": SamplingConfig()}, BudgetError, "scoring must be a ScoringConfig"),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
+import cafenet
 from cafenet.errors import BudgetError, CafeNetError
 from cafenet.pipeline import stages
 from cafenet.pipeline.stages import (
@@ -111,10 +112,10 @@ def searched(
     model: nn.Module | None = None,
 ) -> StagesResult:
     """`Plain` at half its FLOPs in three stages."""
-    model = model or built()
-    space = traced(model)
+    work = work or job()
+    space = cafenet.trace(model or built(), EXAMPLE, freeze=work.freeze, outputs=work.outputs)
     full = {"flops": float(space.flops()), "params": float(space.params())}
-    return search_in_stages(model, EXAMPLE, parse_budget(text, space), work or job(), stages_config, directory, full)
+    return search_in_stages(space, EXAMPLE, parse_budget(text, space), work, stages_config, directory, full)
 
 
 def kept(directory: Path) -> list[FoundWidths]:
@@ -172,10 +173,10 @@ def test_only_the_latency_that_was_asked_for_is_measured(tmp_path, monkeypatch):
 
     monkeypatch.setattr(latency_model, "measure_latency", channels)
     monkeypatch.setattr(widths, "measure_latency", measured)
-    model, budget = built(), Budget("14ms", (Cap("latency_ms", 14.0),))
+    space, budget = traced(built()), Budget("14ms", (Cap("latency_ms", 14.0),))
     full = {"flops": FULL, "params": 1.0, "latency_ms": 20.0}
     work = job(algorithm=Trend(samples=20))
-    found = search_in_stages(model, EXAMPLE, budget, work, StagesConfig(2, 1.0), tmp_path, full)
+    found = search_in_stages(space, EXAMPLE, budget, work, StagesConfig(2, 1.0), tmp_path, full)
     first, last = kept(tmp_path)
     assert "latency_ms" not in first.costs
     assert last.costs["latency_ms"] == sum(found.result.widths.values()) <= 14
@@ -196,7 +197,7 @@ def test_a_stage_within_a_latency_goes_on_with_what_it_measured_first(share, num
         full = 8 + 12 * slowness[0]
         budget, costs = Budget("70% latency", (Cap("latency_ms", 0.7 * full),)), {"flops": FULL, "latency_ms": full}
         work = job(metric=metric, algorithm=Trend(samples=20))
-        return search_in_stages(built(), EXAMPLE, budget, work, StagesConfig(2, 1.0), place, costs)
+        return search_in_stages(traced(built()), EXAMPLE, budget, work, StagesConfig(2, 1.0), place, costs)
 
     uninterrupted = Measured()
     found(tmp_path / "whole", uninterrupted)
@@ -310,7 +311,7 @@ def test_the_user_model_is_not_changed(tmp_path):
     model = built()
     space = traced(model)
     full = {"flops": float(space.flops()), "params": float(space.params())}
-    search_in_stages(model, EXAMPLE, parse_budget("70%", space), job(), StagesConfig(), tmp_path, full)
+    search_in_stages(space, EXAMPLE, parse_budget("70%", space), job(), StagesConfig(), tmp_path, full)
     assert_same_state(model, built())
 
 
@@ -551,7 +552,7 @@ def test_another_network_in_the_same_directory_is_refused(uninterrupted, tmp_pat
     model.norm_two, model.head = nn.BatchNorm2d(10), nn.Linear(10, 4)
     space = traced(model)
     with pytest.raises(CafeNetError, match="belongs to another run"):
-        search_in_stages(model, EXAMPLE, parse_budget("50%", space), job(), THREE, directory, {"flops": 1e4})
+        search_in_stages(space, EXAMPLE, parse_budget("50%", space), job(), THREE, directory, {"flops": 1e4})
 
 
 @pytest.mark.parametrize(

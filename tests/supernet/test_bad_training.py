@@ -62,9 +62,14 @@ def test_less_data_than_a_step():
         trained(supernet_of(), batch_size=65)
 
 
-@pytest.mark.parametrize("example", [{"image": torch.zeros(3, 4, 4)}, (torch.zeros(3, 4, 4),), torch.zeros(3, 4, 4)])
+def test_a_dict_that_the_forward_does_not_take():
+    with pytest.raises(TrainingError, match="it does not take 'image', 'labels'; rename the entries"):
+        trained(supernet_of(), data=[{"image": torch.zeros(3, 4, 4), "labels": 1}] * 16)
+
+
+@pytest.mark.parametrize("example", [(torch.zeros(3, 4, 4),), torch.zeros(3, 4, 4)])
 def test_batches_that_are_no_pairs(example):
-    with pytest.raises(TrainingError, match=r"must be a pair \(inputs, target\), but got"):
+    with pytest.raises(TrainingError, match=r"must be a pair \(inputs, target\) or a dict, but got"):
         trained(supernet_of(), data=[example] * 16)
 
 

@@ -27,6 +27,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--budget", help="one of the run's budgets (default: the first)")
     parser.add_argument("--seed", type=int, help="one of the run's seeds (default: the first)")
     parser.add_argument("--format", choices=FORMATS, help="in place of the file's ending")
+    parser.add_argument(
+        "--fixed-batch", action="store_true", help="make a .pt2 or .onnx file that takes one input at a time"
+    )
     parser.set_defaults(command_function=_export)
 
 
@@ -57,5 +60,5 @@ def _export(args: argparse.Namespace) -> None:
         name = f"{entries[0].method} {entries[0].budget}".strip()
         raise RecipeError(f"the run has no trained {name} of seed {seed}; it may lack `cafenet finetune`, or the seed")
     model = load_final(workload, entries[0], seed, args.run)
-    difference = export(model, workload.example, args.file, args.format)
+    difference = export(model, workload.example, args.file, args.format, fixed_batch=args.fixed_batch)
     print(f"{args.file}: {entries[0].method} {entries[0].budget}, largest difference of outputs {difference:.2g}")

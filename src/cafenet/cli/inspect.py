@@ -8,7 +8,9 @@ from typing import Any
 from cafenet.common.limits import check_input_size
 from cafenet.errors import RecipeError
 
-_MODEL_HELP = "cafenet:NAME, torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY"
+_MODEL_HELP = (
+    "cafenet:NAME, torchvision:NAME, timm:NAME, hf:NAME_OR_PATH, path/to/file.py:FACTORY or package.module:FACTORY"
+)
 
 _EPILOG = """\
 examples:
@@ -16,11 +18,13 @@ examples:
   cafenet inspect torchvision:resnet50 --freeze layer4 --freeze '*.conv1' --min-width 8
   cafenet inspect ./net.py:build --input 1,28,28      # def build() -> nn.Module in your own file
   cafenet inspect timm:resnet50 --json > resnet50.json
+  cafenet inspect hf:BertForMaskedLM --input 64       # 64 tokens; hf:./directory for a model of your own
 
 words:
   width group    channels that are decided together as one width, such as the two sides of a residual add
   divisor        a width is a multiple of it, as the channels of a grouped convolution come in groups
-  FLOPs share    share of the model's FLOPs in layers that read or write the group
+  FLOPs share    share of the model's FLOPs in layers that read or write the group; most layers read one group and
+                 write another and count for both, so that all shares add up to more than 100%
   FLOPs per channel
                  FLOPs that one channel of the group causes at full width (its sensitivity)
   bin            the smallest run of neighbouring channels that is added or dropped together; beta sets its size
@@ -115,11 +119,10 @@ def _min_width(text: str) -> int | float:
 
 def _inspect(args: argparse.Namespace) -> None:
     """Trace the model and print what was found."""
-    import torch
     from rich.console import Console
 
     from cafenet.cli.table import print_inspection
-    from cafenet.models import default_input_size, load_model
+    from cafenet.models import example_inputs_of, load_model, main_input
     from cafenet.space.bins import flops_sensitive_bins
     from cafenet.space.summary import Inspection, as_document
     from cafenet.tracing.tracer import trace
@@ -127,15 +130,16 @@ def _inspect(args: argparse.Namespace) -> None:
     if args.input is not None:
         check_input_size(args.input, RecipeError)
     model = load_model(args.model)
-    input_size = args.input or default_input_size(args.model)
-    example = torch.randn(1, *input_size, generator=torch.Generator().manual_seed(0))
+    example = example_inputs_of(args.model, model, args.input)
     start = time.perf_counter()
     space = trace(
         model, example, freeze=args.freeze, min_width=args.min_width, outputs=args.outputs, verify=args.verify
     )
     seconds = time.perf_counter() - start
     bins = flops_sensitive_bins(space, args.beta, divisor=args.divisor)
-    inspection = Inspection(args.model, input_size, space, bins, args.beta, args.verify, seconds)
+    inspection = Inspection(
+        args.model, tuple(main_input(example).shape[1:]), space, bins, args.beta, args.verify, seconds
+    )
     if args.json:
         print(json.dumps(as_document(inspection), indent=2))
     else:

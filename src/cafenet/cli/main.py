@@ -7,16 +7,20 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from cafenet.cli import compare, dashboard, detect, export, inspect, recipes, report, run
+from cafenet.cli import compare, dashboard, detect, export, inspect, recipes, report, run, slim
 from cafenet.common.interrupts import KEPT, Stopped, stoppable_command
-from cafenet.errors import CafeNetError
+from cafenet.errors import CafeNetError, CafeNetWarning
 
 _EPILOG = """\
 start here:
   cafenet inspect torchvision:mobilenet_v2       which widths can vary, and what they cost
+  cafenet slim net.py:Net --weights net.pt --data folder:images --budget 50%
+                                                 a smaller version of your trained network
   cafenet run demo                               the whole job on embedded data, in some minutes
   cafenet recipes                                what else is shipped
 """
@@ -38,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 2 after a mistake that the user can correct, 130 after Ctrl-C, 143 after SIGTERM.
     """
     try:
-        with stoppable_command():
+        with stoppable_command(), _warnings_in_one_line():
             _run(argv)
     except BrokenPipeError:  # the reader of the output has ended, as in `cafenet ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -75,11 +79,14 @@ def _run(argv: Sequence[str] | None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version, and exit")
-    commands = parser.add_subparsers(title="commands", dest="command", required=True)
-    for module in (inspect, run, recipes, report, compare, dashboard, export, detect):
+    commands = parser.add_subparsers(title="commands", dest="command")
+    for module in (inspect, slim, run, recipes, report, compare, dashboard, export, detect):
         module.add_to(commands)
     args, flags = parser.parse_known_args(argv)
-    if flags and not getattr(args, "takes_flags", False):
+    if args.command is None and not flags:
+        parser.print_help()
+        return
+    if flags and not getattr(args, "takes_flags", False):  # without a command, too
         parser.error(f"unrecognized arguments: {' '.join(flags)}")
     args.flags = flags
     command: Callable[[argparse.Namespace], None] = args.command_function
@@ -87,6 +94,23 @@ def _run(argv: Sequence[str] | None) -> None:
         sys.path.insert(0, os.getcwd())
     command(args)
     sys.stdout.flush()
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print warnings of the package as one line, without the place in its source that Python would show."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_line(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+            if issubclass(category, CafeNetWarning):
+                print(f"warning: {message}", file=sys.stderr)
+            else:
+                show(message, category, *place, **options)
+
+        warnings.showwarning = show_line
+        warnings.simplefilter("always", CafeNetWarning)
+        yield
 
 
 class _Version(argparse.Action):

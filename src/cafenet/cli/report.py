@@ -18,11 +18,15 @@ def add_to(commands: Any) -> None:
         "report",
         help="write the page of a run (report.html), finished or not",
         description="Everything known about a run on one self-contained page, also while the run is still going.",
-        epilog="examples:\n  cafenet report runs/demo --open\n  cafenet report runs/demo --figures figures/",
+        epilog="examples:\n  cafenet report runs/demo --open\n"
+        "  cafenet report runs/demo --output demo.html --figures figures/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN_DIR", type=some_path)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument(
+        "--output", type=some_path, metavar="FILE", help="where to write (default: RUN_DIR/report.html)"
+    )
     parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG and PNG")
     parser.set_defaults(command_function=_report)
 
@@ -42,9 +46,9 @@ def _report(args: argparse.Namespace) -> None:
     if run.is_detection:
         from cafenet.detection.report_page import write_detection_report
 
-        path = write_detection_report(args.run)
+        path = write_detection_report(args.run, args.output)
     else:
-        path = write_report(args.run)
+        path = write_report(args.run, args.output)
     print(path)
     if args.figures is not None:
         for figure in save_figures(all_figures(run), args.figures):

@@ -68,11 +68,13 @@ def _frozen_table(space: WidthSpace) -> Table:
 def _totals(inspection: Inspection) -> Text:
     """Return the totals."""
     space = inspection.space
+    shares = sum(space.flops_share(group.name) for group in space.groups)
     proof = "verified on a shrunk run" if inspection.verified else "not verified"
     return Text(
         f"FLOPs       {space.flops():,} (1 multiply-add = 1 FLOP, as in the paper)\n"
         f"parameters  {space.params():,}\n"
         f"searchable  {space.searchable_flops_share:.1%} of the FLOPs; width groups: {len(space.groups)}\n"
+        f"shares      add up to {shares:.0%}, as a layer counts for the group it reads and for the one it writes\n"
         f"bins        beta {inspection.beta:g}: {_scientific(inspection.bins.search_space_size)} width vectors\n"
         f"traced in   {inspection.seconds:.2f} s, {proof}"
     )

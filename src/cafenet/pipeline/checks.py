@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from cafenet.common.user_code import UserPart
 from cafenet.errors import BudgetError, ScoringError, first_line
-from cafenet.modules.calling import call_arguments, training_mode
+from cafenet.modules.calling import call_arguments, training_mode, unknown_arguments
 from cafenet.modules.snapshot import unchanged
 from cafenet.pipeline.stages import Job, Stage, check_feasible
 from cafenet.scoring.examples import Data, hold_examples
@@ -18,6 +18,7 @@ from cafenet.searching.budget import Budget
 from cafenet.searching.latency.measure import measure_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins
+from cafenet.training.losses import OWN_LOSS, own_loss
 
 _FEW = 8
 """Number of examples that are enough to show whether a metric fits."""
@@ -35,16 +36,19 @@ def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: b
 
     Raises:
         BudgetError: If no width meets the budget of a stage.
+        TrainingError: If the loss is the model's own, but its output has none.
         ScoringError: If the metric is not usable, a label has no output, or the model does not take the inputs.
     """
     for stage in plan:
         check_feasible(space, job, stage)
     metric: Metric = (
-        metric_by_name(job.metric, job.loss)
+        metric_by_name(job.metric, job.loss, space.model)
         if isinstance(job.metric, str)
         else UserPart(expect_function(job.metric), "the metric", "the check before the search")
     )
-    _few_outputs(space.model, job.train, "training data")
+    output, target, _ = _few_outputs(space.model, job.train, "training data")
+    if job.loss == OWN_LOSS:
+        own_loss(output, target)
     output, target, size = _few_outputs(space.model, job.validation, "validation data")
     is_per_example(metric, output, target, size)
     if is_fresh and isinstance(job.metric, str):
@@ -57,6 +61,12 @@ def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int
     """Return the model's output for a few examples, read as scoring reads them, with their targets and number."""
     held = hold_examples(data, name, num_examples=_FEW, device=next(model.parameters()).device)
     args, kwargs = call_arguments(held.batch[0])
+    unknown = unknown_arguments(model, held.batch[0])
+    if unknown:
+        raise ScoringError(
+            f"a dict of the {name} must hold arguments of the model's forward, but it does not take "
+            f"{', '.join(map(repr, unknown))}; rename the entries, or give pairs (inputs, target)"
+        )
     try:
         with unchanged(model), training_mode(model, False), torch.no_grad():
             return model(*args, **kwargs), held.batch[1], held.size

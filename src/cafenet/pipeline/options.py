@@ -8,7 +8,6 @@ from cafenet.errors import BudgetError
 from cafenet.pipeline.stages import StagesConfig
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.base import Algorithm
-from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency.measure import LatencyConfig
 from cafenet.searching.width_search import SearchConfig
 from cafenet.supernet.build import SupernetConfig
@@ -31,15 +30,18 @@ class SearchOptions:
         (0.99, 5)
     """
 
-    supernet: SupernetConfig = field(default_factory=SupernetConfig)
-    """Options of the supernet: how widths share weights."""
-    sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    """Options of the sampling: which widths the supernet trains, and what they learn from."""
+    supernet: SupernetConfig | None = None
+    """Options of the supernet: how widths share weights. None takes the defaults, with the channels sorted by
+    importance if the model came trained."""
+    sampling: SamplingConfig | None = None
+    """Options of the sampling: which widths the supernet trains, and what they learn from. None takes the defaults,
+    without a training of the full network (`full_share`) if the model came trained."""
     stages: StagesConfig | None = None
     """Stages of the search. None takes those of the earlier search in the same directory; if there is none, one or two
     stages, as was best in measurements."""
-    algorithm: Algorithm = field(default_factory=Trend)
-    """Algorithm that proposes widths: Trend, Evolution, RandomSearch, Greedy, or one of your own."""
+    algorithm: Algorithm | None = None
+    """Algorithm that proposes widths: Trend, Evolution, RandomSearch, Greedy, or one of your own. None is Trend with as
+    many widths as the effort of the search says."""
     scoring: ScoringConfig = field(default_factory=ScoringConfig)
     """Options of the scoring: how carefully widths are scored."""
     latency: LatencyConfig = field(default_factory=LatencyConfig)
@@ -56,7 +58,8 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         check_options(self, BudgetError)
-        if isinstance(self.algorithm, type) or not all(hasattr(self.algorithm, name) for name in ("name", "proposals")):
+        is_one = self.algorithm is None or all(hasattr(self.algorithm, name) for name in ("name", "proposals"))
+        if isinstance(self.algorithm, type) or not is_one:
             raise BudgetError(
                 f"SearchOptions: algorithm must be one such as cafenet.Trend(samples=300), but is {self.algorithm!r}"
             )

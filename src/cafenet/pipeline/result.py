@@ -10,6 +10,8 @@ from typing import Any, overload
 from torch import nn
 
 from cafenet.errors import BudgetError, RunFileError
+from cafenet.pipeline.gain import Gain
+from cafenet.pipeline.gain_text import shown_gain
 from cafenet.searching.result import FoundWidths
 from cafenet.space.export import export
 from cafenet.space.slim_file import save
@@ -20,7 +22,7 @@ from cafenet.space.width_space import WidthSpace
 class SearchResult:
     """The slim model of one budget, with its widths, costs and score.
 
-    `cafenet.search` creates it. Printed, it shows a table of the groups with their widths.
+    `cafenet.search` creates it. Printed, it says what was gained, and shows a table of the groups with their widths.
 
     Examples:
         >>> import torch
@@ -38,7 +40,7 @@ class SearchResult:
     """
 
     model: nn.Module
-    """The slim model. It is trained if the search was asked to, otherwise it has the supernet's weights."""
+    """The slim model, fine-tuned; if the search was asked not to, it has the supernet's weights."""
     found: FoundWidths
     """The widths found, with their costs, their score and the settings that they belong to."""
     space: WidthSpace
@@ -47,6 +49,8 @@ class SearchResult:
     """Inputs that the model was traced with."""
     directory: Path | None = None
     """Directory with the files of the search, or None if the search was given no directory."""
+    gain: Gain | None = None
+    """The model before, the slim model and Uniform side by side: costs, latency, size and score of each."""
 
     @property
     def budget(self) -> str:
@@ -70,7 +74,8 @@ class SearchResult:
 
     @property
     def score(self) -> float:
-        """Metric of the widths in the supernet on the validation data, before any training of the slim model."""
+        """Metric of the widths in the supernet on the validation data, before any training of the slim model. The slim
+        model's own score is `gain.after.score`."""
         return self.found.score
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -110,11 +115,15 @@ class SearchResult:
         path: Path = import_module("cafenet.report.run_page").write_report(self.directory)
         return path
 
+    def __str__(self) -> str:
+        return repr(self) if self.gain is None else f"{shown_gain(self.gain).text()}\n\n{self!r}"
+
     def __repr__(self) -> str:
         return repr(self.found)
 
     def _repr_html_(self) -> str:
-        return self.found._repr_html_()
+        gained = "" if self.gain is None else shown_gain(self.gain).html()
+        return gained + self.found._repr_html_()
 
 
 class SearchResults(Sequence[SearchResult]):
@@ -165,6 +174,9 @@ class SearchResults(Sequence[SearchResult]):
 
     def __iter__(self) -> Iterator[SearchResult]:
         return iter(self._results)
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self._results))
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self._results))

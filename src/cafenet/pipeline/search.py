@@ -1,7 +1,8 @@
 """The whole search in one call, for a user's own model and data."""
 
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -10,15 +11,21 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.directories import usable_directory
-from cafenet.common.options import Positive, Seed, check_arguments
+from cafenet.common.options import NotNegative, Positive, Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_files import SEARCH, budget_place
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import expect_values, unwrap
+from cafenet.pipeline.baseline import Baseline, wants_baseline
 from cafenet.pipeline.checks import check_latency, check_search
+from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
 from cafenet.pipeline.directory import describe_search, kept_in, stages_before, write_entry
+from cafenet.pipeline.gain import Gain, measure_gain
+from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
+from cafenet.pipeline.paper import paper_options
+from cafenet.pipeline.plan import plan_search
 from cafenet.pipeline.result import SearchResult, SearchResults
 from cafenet.pipeline.stages import (
     Job,
@@ -31,6 +38,7 @@ from cafenet.pipeline.stages import (
     search_in_stages,
     stages_for,
 )
+from cafenet.pipeline.trained_model import Verdict, judge
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric
 from cafenet.scoring.recalibration import recalibrate_model
@@ -41,6 +49,7 @@ from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.supernet.train import TrainConfig, check_training, share_full_network
 from cafenet.tracing.tracer import trace
 from cafenet.training.batch_feed import as_dataset
+from cafenet.training.losses import OWN_LOSS
 
 
 @overload
@@ -53,14 +62,18 @@ def search(
     epochs: float | None = None,
     finetune_epochs: float | None = None,
     train: TrainConfig | None = None,
-    finetune: TrainConfig | None = None,
+    finetune: TrainConfig | bool | None = None,
     loss: str | LossFunction = "cross_entropy",
     metric: str | Metric = "accuracy",
-    options: SearchOptions | None = None,
+    options: SearchOptions | Literal["paper"] | None = None,
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
-    start: Literal["supernet", "scratch"] = "supernet",
+    start: Start = "supernet",
+    trained: bool | None = None,
+    effort: Effort = "normal",
+    test_data: Data | None = None,
+    baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
     quiet: bool = False,
@@ -75,14 +88,18 @@ def search(
     epochs: float | None = None,
     finetune_epochs: float | None = None,
     train: TrainConfig | None = None,
-    finetune: TrainConfig | None = None,
+    finetune: TrainConfig | bool | None = None,
     loss: str | LossFunction = "cross_entropy",
     metric: str | Metric = "accuracy",
-    options: SearchOptions | None = None,
+    options: SearchOptions | Literal["paper"] | None = None,
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
-    start: Literal["supernet", "scratch"] = "supernet",
+    start: Start = "supernet",
+    trained: bool | None = None,
+    effort: Effort = "normal",
+    test_data: Data | None = None,
+    baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
     quiet: bool = False,
@@ -96,14 +113,18 @@ def search(
     epochs: float | None = None,
     finetune_epochs: float | None = None,
     train: TrainConfig | None = None,
-    finetune: TrainConfig | None = None,
+    finetune: TrainConfig | bool | None = None,
     loss: str | LossFunction = "cross_entropy",
     metric: str | Metric = "accuracy",
-    options: SearchOptions | None = None,
+    options: SearchOptions | Literal["paper"] | None = None,
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
-    start: Literal["supernet", "scratch"] = "supernet",
+    start: Start = "supernet",
+    trained: bool | None = None,
+    effort: Effort = "normal",
+    test_data: Data | None = None,
+    baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
     quiet: bool = False,
@@ -114,33 +135,50 @@ def search(
 
     Args:
         model: The network whose widths are searched.
-        train_data: Training data of the supernet and the slim model: a data set or a loader of pairs (inputs, target).
+        train_data: Training data of the supernet and the slim model: a data set or a loader of pairs (inputs, target),
+            or of dicts that the model is called with, whose entry `labels` is the target.
         val_data: Validation data that widths are scored on. Keep the test set out of both.
         budget: "50%" or "150M" (FLOPs), "1.5M params", "12ms", or several caps at once: "50%+1.5M params". A list, or
             commas ("50%,25%"), asks for several slim models.
         epochs: Number of epochs of the supernet's training, short for `train=TrainConfig(epochs=...)`.
         finetune_epochs: Number of epochs of the slim model's training, short for
-            `finetune=TrainConfig(epochs=...)`.
-        train: Options of the supernet's training. It cannot be combined with `epochs` or `finetune_epochs`.
+            `finetune=TrainConfig(epochs=...)`; 0 trains it no further.
+        train: Options of the supernet's training. It cannot be combined with `epochs` or `finetune_epochs`. If it is
+            not given, networks with batch norm are trained by SGD, transformers (layer norm or RMS norm) by AdamW.
         finetune: Options of the slim model's training. It cannot be combined with `epochs` or `finetune_epochs`. If
-            neither it nor `finetune_epochs` is given, the slim model keeps the supernet's weights.
-        loss: "cross_entropy", "bce" or a function of (output, target).
-        metric: The measure of quality, where higher is better: "accuracy", "negative_loss" or a function of
+            neither it nor `finetune_epochs` is given, the slim model is trained like the supernet for half as many
+            epochs. False trains it no further, so that it keeps the supernet's weights.
+        loss: "cross_entropy", "bce", "model" for the `loss` in the model's own output, or a function of
             (output, target).
-        options: All other options: the supernet, sampling, stages, the algorithm, scoring and latency.
-        example_inputs: Inputs that the model is traced with; by default those of one training example.
+        metric: The measure of quality, where higher is better: "accuracy", "negative_loss", "perplexity",
+            "token_accuracy" or a function of (output, target). The score of perplexity is minus its logarithm.
+        options: All other options: the supernet, sampling, stages, the algorithm, scoring and latency. "paper" is
+            exactly the paper's algorithm, from fresh weights, whatever the defaults are
+            (`cafenet.pipeline.paper.paper_options`).
+        example_inputs: Inputs that the model is traced with; by default those of one training example, without its
+            labels if the model can do without.
         freeze: Name patterns of layers that keep their widths, as in `cafenet.trace`.
-        outputs: The parts of the model's output that matter, as in `cafenet.trace`; by default all.
+        outputs: The parts of the model's output that matter, as in `cafenet.trace`; by default all, or the `logits` if
+            the loss is the model's own.
         start: Weights that the slim model's training starts from: "supernet" takes those of the supernet, which reach
             a better result in the same number of epochs; "scratch" takes fresh ones, as in the paper.
+        trained: Whether the model comes trained. None finds out, by its score on the validation data against chance,
+            and says so. A trained model is the start of the supernet: its channels are sorted by importance, the full
+            network is not trained again, and rates are gentler. What `train`, `finetune` and `options` say always
+            holds.
+        effort: Lengths of what is not given: "quick" (3 epochs of the supernet, 100 widths), "normal" (10 and 300) or
+            "thorough" (40 and 600).
+        test_data: Data that nothing is chosen on. The finished models are scored on them, too.
+        baseline: Whether a Uniform model, with one factor on all channels, is trained like the slim model, to compare
+            with. None trains it wherever the slim model is trained.
         seed: Seed of the trainings, of fresh weights and of the search.
         directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
             first. If there are several budgets, each has its own directory in it.
-        quiet: True shows no progress.
+        quiet: True shows no plan and no progress.
 
     Returns:
-        The slim model with its widths, costs and score. Several budgets give a sequence of such results, which can also
-        be looked up by budget.
+        The slim model with its widths, its costs and what was gained. Several budgets give a sequence of such
+        results, which can also be looked up by budget.
 
     Raises:
         CafeNetError: If an argument, the model or the data cannot be used. It is raised before the first training
@@ -163,48 +201,62 @@ def search(
     check_arguments(
         TrainingError,
         epochs=(epochs, Positive | None),
-        finetune_epochs=(finetune_epochs, Positive | None),
+        finetune_epochs=(finetune_epochs, NotNegative | None),
         train=(train, TrainConfig | None),
-        finetune=(finetune, TrainConfig | None),
-        options=(options, SearchOptions | None),
-        start=(start, Literal["supernet", "scratch"]),
+        finetune=(finetune, TrainConfig | bool | None),
+        options=(options, SearchOptions | Literal["paper"] | None),
+        start=(start, Start),
+        trained=(trained, bool | None),
+        effort=(effort, Effort),
+        baseline=(baseline, bool | None),
         seed=(seed, Seed),
         quiet=(quiet, bool),
     )
     model, train_data = unwrap(model), as_dataset(train_data)
     expect_values(model, TrainingError)
-    training, final = _trainings(epochs, finetune_epochs, train, finetune, int(seed))
-    options = plain_numbers(options) or SearchOptions()
+    if options == "paper":
+        start, trained, model = "scratch", False, initialised(model, int(seed))
+    given = Given(epochs, finetune_epochs, train, finetune, effort, start, int(seed), optimizer_for(model))
+    given.check()
+    chosen: SearchOptions = paper_options() if options == "paper" else plain_numbers(options) or SearchOptions()
     directory = None if directory is None else usable_directory(directory, TrainingError)
     device = next(model.parameters()).device
     if example_inputs is None:
         example_inputs = hold_examples(train_data, "training data", num_examples=1, device=device).batch[0]
+        example_inputs = inputs_to_trace(model, example_inputs)
+    if outputs is None and loss == OWN_LOSS:
+        outputs = outputs_that_count(model, example_inputs)
+    training, final = given.trainings(is_trained=False)
     job = Job(
         train=train_data,
         validation=list(val_data) if isinstance(val_data, Iterator) else val_data,  # every stage reads them
         loss=loss,
         metric=metric,
-        supernet=options.supernet,
+        supernet=supernet_of(chosen, is_trained=False),
         training=training,
-        sampling=options.sampling,
-        algorithm=options.algorithm,
-        search=options.search_config(int(seed)),
-        scoring=options.scoring,
-        latency=options.latency,
+        sampling=sampling_of(chosen, is_trained=False),
+        algorithm=algorithm_of(chosen, effort),
+        search=chosen.search_config(int(seed)),
+        scoring=chosen.scoring,
+        latency=chosen.latency,
         freeze=(freeze,) if isinstance(freeze, str) else freeze,  # type: ignore[arg-type]
         outputs=outputs,
         quiet=quiet,
     )
     space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs)
-    whole = _Whole(model, example_inputs, space, job, final, start)
+    test = list(test_data) if isinstance(test_data, Iterator) else test_data
+    whole = _Whole(model, example_inputs, space, job, final, start, test, wants_baseline(baseline, final))
     is_several = not isinstance(budget, str) or "," in budget
     with kept_in(directory) as place:
         asked = [
-            whole.ask(text, budget_place(place, text) if is_several else place, options.stages)
+            whole.ask(text, budget_place(place, text) if is_several else place, chosen.stages)
             for text in _texts(budget)
         ]
         expect_different([each.budget for each in asked])
         whole.check(asked)
+        whole = whole.for_verdict(judge(model, job, place, trained), given, chosen)
+        if not quiet:
+            whole.announce(asked, is_kept=directory is not None)
         results = []
         for number, each in enumerate(asked):
             for other in asked[:number]:
@@ -212,30 +264,6 @@ def search(
                     share_full_network(first_place(other.place), first_place(each.place))
             results.append(whole.search(each, is_kept=directory is not None))
     return SearchResults(results) if is_several else results[0]
-
-
-def _trainings(
-    epochs: float | None,
-    finetune_epochs: float | None,
-    train: TrainConfig | None,
-    finetune: TrainConfig | None,
-    seed: int,
-) -> tuple[TrainConfig, TrainConfig | None]:
-    """Return the options of the supernet's training and of the slim model's, both with the seed of the search."""
-    is_short, is_long = (epochs, finetune_epochs) != (None, None), (train, finetune) != (None, None)
-    if is_short and is_long:
-        raise TrainingError(
-            "epochs and finetune_epochs must not be given together with train or finetune; write "
-            "train=TrainConfig(epochs=...) and finetune=TrainConfig(epochs=...)"
-        )
-    if is_short:
-        train = None if epochs is None else TrainConfig(epochs=epochs)
-        finetune = None if finetune_epochs is None else TrainConfig(epochs=finetune_epochs)
-    for name, config in (("train", train), ("finetune", finetune)):
-        if config is not None and config.seed not in (0, seed):
-            raise TrainingError(f"{name}.seed must be left out, since seed decides, but is {config.seed}")
-    seeded = replace(plain_numbers(train) or TrainConfig(), seed=seed)
-    return seeded, None if finetune is None else replace(plain_numbers(finetune), seed=seed)
 
 
 def _texts(budget: Any) -> list[Any]:
@@ -268,7 +296,43 @@ class _Whole:
     space: WidthSpace
     job: Job
     final: TrainConfig | None
-    start: Literal["supernet", "scratch"]
+    start: Start
+    test: Data | None
+    has_baseline: bool
+    verdict: Verdict = field(default_factory=lambda: Verdict(is_trained=False, sentence=""))
+
+    def for_verdict(self, verdict: Verdict, given: Given, options: SearchOptions) -> "_Whole":
+        """Return the same with the defaults for a model that is trained, or for one that is not."""
+        training, final = given.trainings(verdict.is_trained)
+        supernet, sampling = supernet_of(options, verdict.is_trained), sampling_of(options, verdict.is_trained)
+        job = replace(self.job, training=training, supernet=supernet, sampling=sampling)
+        return replace(self, job=job, final=final, verdict=verdict)
+
+    def announce(self, asked: Sequence[_Asked], *, is_kept: bool) -> None:
+        """Say what the model is, what will be done, and how long that takes."""
+        print(self.verdict.sentence, file=sys.stderr)
+        for each in asked:
+            training = None if self.uniform is None else self.uniform.training
+            plan = plan_search(
+                self.model,
+                self.space,
+                self.job,
+                each.budget,
+                each.stages,
+                self.final,
+                training,
+                each.place if is_kept else None,
+            )
+            print(plan, file=sys.stderr, flush=True)
+
+    @property
+    def uniform(self) -> Baseline | None:
+        """The Uniform baseline, if there is one."""
+        if self.final is None or not self.has_baseline:
+            return None
+        return Baseline(
+            self.model, self.example_inputs, self.space, self.job, self.final, self.start, self.verdict.is_trained
+        )
 
     @cached_property
     def full_latency_ms(self) -> float:
@@ -309,12 +373,29 @@ class _Whole:
         if not (place / SEARCH.name).exists():  # else once the checkpoint has not refused the options
             describe_search(self.model, self.space, self.job, budget.text, asked.stages, place)
         found = search_in_stages(
-            self.model, self.example_inputs, budget, self.job, asked.stages, place, asked.full_costs
+            self.space, self.example_inputs, budget, self.job, asked.stages, place, asked.full_costs
         )
         describe_search(self.model, self.space, self.job, budget.text, asked.stages, place)
         write_entry(found, place)
         slim = self._finished(found, place)
-        return SearchResult(slim, found.result, self.space, self.example_inputs, place if is_kept else None)
+        gain = self._gain(slim, found, budget, place)
+        return SearchResult(slim, found.result, self.space, self.example_inputs, place if is_kept else None, gain)
+
+    def _gain(self, slim: nn.Module, found: StagesResult, budget: Budget, place: Path) -> Gain:
+        """Compare the slim model with the original and with Uniform."""
+        models, uniform, words = {"before": self.model, "after": slim}, self.uniform, ""
+        if uniform is not None:
+            models["Uniform"] = uniform.trained(budget, found.result, place)
+            words = uniform.words
+        return measure_gain(
+            models,
+            self.example_inputs,
+            self.job,
+            is_trained=self.verdict.is_trained,
+            uniform=words,
+            test=self.test,
+            place=place,
+        )
 
     def _finished(self, found: StagesResult, place: Path) -> nn.Module:
         """Return the slim model with recalibrated statistics, trained if the user asked for it."""

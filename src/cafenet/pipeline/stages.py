@@ -210,7 +210,7 @@ def plan_jobs(job: Job, config: StagesConfig) -> list[Job]:
 
 
 def search_in_stages(
-    model: nn.Module,
+    original: WidthSpace,
     example_inputs: Any,
     budget: Budget,
     job: Job,
@@ -223,8 +223,9 @@ def search_in_stages(
     A second call continues where the first one stopped.
 
     Args:
-        model: The original model; it is not changed.
-        example_inputs: Inputs that the model is traced with.
+        original: The width space of the original model, traced with `job.freeze` and `job.outputs`. The model is not
+            changed.
+        example_inputs: Inputs that the model was traced with; those of later stages are traced with them, too.
         budget: The budget of the search.
         job: The data and options of the search.
         config: Options of the stages.
@@ -235,10 +236,10 @@ def search_in_stages(
         The result of the last stage, with the channels of the original model.
 
     Raises:
-        CafeNetError: If the model cannot be traced, no width meets the budget, or the files of an earlier search in the
+        CafeNetError: If no width meets the budget, or the files of an earlier search in the
             directory belong to other options.
     """
-    original = trace(model, example_inputs, freeze=job.freeze, outputs=job.outputs)
+    model = original.model
     budget, full_costs = _as_measured_first(budget, full_costs, original, job.latency, directory)
     current, weights, whole = model, model, model
     kept: dict[str, list[int]] = {}

@@ -15,6 +15,7 @@ from cafenet.common.options import check_arguments
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import copy_of, unwrap
+from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig, of_one_width, train_supernet
 from cafenet.tracing.tracer import find_space
@@ -33,6 +34,7 @@ def train_model(
     directory: str | Path | None = None,
     quiet: bool = False,
     title: str = "model",
+    space: WidthSpace | None = None,
 ) -> nn.Module:
     """Train a copy of a model.
 
@@ -49,6 +51,7 @@ def train_model(
         directory: Directory of the checkpoint and the log.
         quiet: If True, no progress is shown.
         title: Text in front of the progress.
+        space: Width space of a model with the same shapes, if there is one; by default the model is traced.
 
     Returns:
         The trained copy.
@@ -66,10 +69,15 @@ def train_model(
         'Linear'
     """
     check_arguments(
-        TrainingError, config=(config, TrainConfig | None), distill=(distill, DistillConfig | None), quiet=(quiet, bool)
+        TrainingError,
+        config=(config, TrainConfig | None),
+        distill=(distill, DistillConfig | None),
+        quiet=(quiet, bool),
+        space=(space, TracedSpace | None),
     )
     config = TrainConfig() if config is None else config
-    whole = of_one_width(model, find_space(model, example_inputs, verify=False))
+    space = find_space(model, example_inputs, verify=False) if space is None else space
+    whole = of_one_width(model, space)
     if teacher is None and distill is not None:
         raise TrainingError(f"distillation needs a teacher, but there is none for {distill}")
     train_supernet(
@@ -90,7 +98,8 @@ def train_model(
 def initialised(model: nn.Module, seed: int) -> nn.Module:
     """Return a copy of a model with fresh weights: every layer that has `reset_parameters` draws its own anew.
 
-    Parameters of other modules, such as class tokens, keep their values, and a warning names them.
+    Parameters of other modules, such as class tokens, keep their values, and a warning names them. A model of
+    transformers initialises itself, as its config says.
 
     Args:
         model: The model; it is not changed.
@@ -110,6 +119,11 @@ def initialised(model: nn.Module, seed: int) -> nn.Module:
                 reset()
             else:
                 kept += [f"{name}.{own}".lstrip(".") for own, _ in module.named_parameters(recurse=False)]
+        own_start = getattr(copy, "_init_weights", None)
+        if callable(own_start):
+            with torch.no_grad():
+                copy.apply(own_start)
+            kept = []
     if kept:
         warnings.warn(
             f"fresh weights need layers with `reset_parameters`; these parameters keep their values: {', '.join(kept)}",

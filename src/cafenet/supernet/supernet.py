@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cafenet.common.garbage import put_off_collection
 from cafenet.common.options import MadeBy, Seed, check_arguments
 from cafenet.errors import BinError, TrainingError
 from cafenet.modules.batches import Batch, LossFunction, batch_size, part_of
@@ -29,6 +30,7 @@ from cafenet.space.slicing import Gatherer, Harness, slice_tensors
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Race
 from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Pattern, check_pattern
+from cafenet.supernet.slim import Found, slim_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +260,7 @@ class Supernet(nn.Module):
         Returns:
             The number of the best candidate, and the losses that were seen.
         """
-        prepared = [cuts(self.space.layout, candidate) for candidate in candidates]
+        prepared, gatherer = [cuts(self.space.layout, candidate) for candidate in candidates], self.harness.gatherer()
         sizes = [batch_size(batch) for batch in batches]
 
         def losses(numbers: Sequence[int], start: float, stop: float) -> Tensor:
@@ -266,7 +268,7 @@ class Supernet(nn.Module):
                 part_of(b, round(start * n), max(round(stop * n), round(start * n) + 1))
                 for b, n in zip(batches, sizes, strict=True)
             ]
-            return self.reduce(self._trial_losses(parts, [prepared[number] for number in numbers], loss_fn))
+            return self.reduce(self._trial_losses(parts, gatherer, [prepared[number] for number in numbers], loss_fn))
 
         return self.choice.best(len(candidates), min(sizes), losses, self.generator)
 
@@ -282,17 +284,19 @@ class Supernet(nn.Module):
             One loss per candidate.
         """
         prepared = [cuts(self.space.layout, candidate) for candidate in candidates]
-        losses: list[float] = self._trial_losses([batch], prepared, loss_fn).tolist()
+        losses: list[float] = self._trial_losses([batch], self.harness.gatherer(), prepared, loss_fn).tolist()
         return losses
 
-    def _trial_losses(self, batches: Sequence[Batch], prepared: list[tuple[Cut, ...]], loss_fn: LossFunction) -> Tensor:
+    def _trial_losses(
+        self, batches: Sequence[Batch], gatherer: Gatherer, prepared: list[tuple[Cut, ...]], loss_fn: LossFunction
+    ) -> Tensor:
         """Compute the mean losses of candidates without a graph; all candidates see the same random numbers."""
         losses = []
         with torch.no_grad(), same_randomness(self.device) as rewind:
-            gatherer = self.harness.gatherer()
             for chosen in prepared:
                 rewind()
-                each = [loss_fn(self._try(inputs, gatherer, chosen), target) for inputs, target in batches]
+                with put_off_collection():
+                    each = [loss_fn(self._try(inputs, gatherer, chosen), target) for inputs, target in batches]
                 losses.append(torch.stack([loss.double().cpu() for loss in each]).mean())
         torch.clear_autocast_cache()  # the training pass must not use weights that were cast without a graph
         return torch.stack(losses)
@@ -325,6 +329,24 @@ class Supernet(nn.Module):
                 chosen[pattern].assign(buffer, dim, part[name])
             elif not dims:
                 buffer.copy_(part[name])
+
+    def slim(self, result: Found, data: Any, *, num_examples: int = 4096) -> nn.Module:
+        """Build the slim model of a search's result, with batch-norm statistics of its own.
+
+        The statistics of a supernet are those of many widths; a slim model that keeps them scores near chance.
+
+        Args:
+            result: The result of `search_widths`, or anything with `channels` by group name.
+            data: Training data: a data set of (inputs, target), or a loader or other iterable of such batches.
+            num_examples: Number of examples over which the statistics are averaged.
+
+        Returns:
+            The slim model in eval mode.
+
+        Raises:
+            TrainingError: If the model has batch norm and the data are empty.
+        """
+        return slim_model(self.space, self.model, result, data, num_examples)
 
     @property
     def device(self) -> torch.device:

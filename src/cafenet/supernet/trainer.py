@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.common.run_log import Journal
 from cafenet.common.user_code import UserPart
 from cafenet.errors import TrainingError
-from cafenet.modules.batches import Batch, LossFunction
-from cafenet.modules.calling import expect_values
+from cafenet.modules.batches import Batch, LossFunction, pair_of
+from cafenet.modules.calling import expect_values, unknown_arguments
 from cafenet.space.importance import constants
 from cafenet.space.layout import cuts
 from cafenet.supernet.sampling import SamplingConfig
@@ -187,8 +187,9 @@ class Trainer(SteppedTraining):
 
     def _to_device(self, batch: Any) -> Batch:
         """Move a batch to the device, in the configured memory format."""
-        if not isinstance(batch, (list, tuple)) or len(batch) != 2:
-            raise TrainingError(f"a batch must be a pair (inputs, target), but got {type(batch).__name__}")
+        pair = pair_of(batch)
+        if pair is None:
+            raise TrainingError(f"a batch must be a pair (inputs, target) or a dict, but got {type(batch).__name__}")
         device = self.supernet.device
 
         def move(leaf: Any) -> Any:
@@ -198,7 +199,7 @@ class Trainer(SteppedTraining):
                 return leaf.to(device, memory_format=torch.channels_last)
             return leaf.to(device)
 
-        inputs, target = tree_map(move, tuple(batch))
+        inputs, target = tree_map(move, pair)
         return inputs, target
 
     def _taught(self, batch: Batch) -> Batch:
@@ -221,6 +222,12 @@ class Trainer(SteppedTraining):
 
     def _first_output(self, batch: Batch) -> Any:
         """Return the output of the full network without changing any state."""
+        unknown = unknown_arguments(self.supernet.model, batch[0])
+        if unknown:
+            raise TrainingError(
+                "a dict batch must hold arguments of the model's forward, but it does not take "
+                f"{', '.join(map(repr, unknown))}; rename the entries, or give pairs (inputs, target)"
+            )
         try:
             with torch.no_grad(), same_randomness(self.supernet.device), self._autocast():
                 return self.supernet._run(batch[0], self.supernet.full_cuts())

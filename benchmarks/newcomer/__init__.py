@@ -1,0 +1,1 @@
+"""What a newcomer gets: a trained network, one call of `cafenet.search` and nothing else."""

@@ -1,0 +1,144 @@
+"""`cafenet slim`: from a trained model, its weights and data to a slim model, without a recipe."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cafenet.cli.paths import some_path
+from cafenet.common.run_files import SLIM
+from cafenet.errors import DataError, ModelNameError, first_line
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_EPILOG = """\
+examples:
+  cafenet slim net.py:Net --weights net.pt --data folder:images --budget 50% --output runs/net
+  cafenet slim net.py:Net --weights net.pt --data fashion --budget 25% --effort quick
+
+what happens:
+  The model's score tells whether it is trained. A supernet begins with its weights, widths are scored on a tenth of the
+  training data, and the best within the budget become the slim model, which is fine-tuned. A Uniform model (all layers
+  narrowed alike, same fine-tuning) shows what the search is worth. All are tested on the test data.
+  The plan with its times is printed first. A second start of the same command continues.
+
+the output directory:
+  slim.pt       the slim model, for cafenet.load("slim.pt", Net())
+  report.html   the report
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command.
+
+    Args:
+        commands: The subparsers of the `cafenet` command.
+    """
+    parser = commands.add_parser(
+        "slim",
+        help="make a trained model smaller, within a budget",
+        description="Make a trained model smaller, within a budget, and say what was gained.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command_function=_slim)
+    parser.add_argument("model", metavar="MODEL", help="path/to/file.py:FACTORY, torchvision:NAME, timm:NAME, ...")
+    parser.add_argument(
+        "--weights", type=some_path, metavar="FILE", help="state dict of the trained model (default: as built)"
+    )
+    parser.add_argument(
+        "--data", required=True, metavar="SOURCE", help="folder:PATH, npz:PATH, cifar10:PATH or fashion"
+    )
+    parser.add_argument("--budget", default="50%", help="50%%, 150M, '1.5M params' or 12ms (default: 50%%)")
+    parser.add_argument(
+        "--output", type=some_path, default=Path("runs/slim"), metavar="DIR", help="(default: runs/slim)"
+    )
+    parser.add_argument("--effort", choices=("quick", "normal", "thorough"), default="normal", help="(default: normal)")
+    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="examples per step (default: 128)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
+
+
+def _slim(args: argparse.Namespace) -> None:
+    """Search, save the slim model, print what was gained and write the report."""
+    if args.weights is not None and not args.weights.is_file():
+        raise ModelNameError(f"--weights must be a file with a state dict, but {args.weights} is not there")
+    if "," in args.budget:
+        raise DataError(f"slim takes one budget, but got {args.budget!r}; start it once for each")
+    from cafenet.models import load_model
+    from cafenet.pipeline.search import search
+    from cafenet.report.run_page import write_report
+    from cafenet.training.config import TrainConfig
+
+    TrainConfig(batch_size=args.batch_size)  # refuses a size that is none before anything is read
+    model = load_model(args.model)
+    if args.weights is not None:
+        load_weights(model, args.weights)
+    train, validation, test = _loaders(args.model, args.data, args.batch_size)
+    result = search(
+        model,
+        train,
+        validation,
+        args.budget,
+        effort=args.effort,
+        test_data=test,
+        seed=args.seed,
+        directory=args.output,
+        quiet=args.quiet,
+    )
+    result.save(args.output / SLIM)
+    print(result)
+    print(f"The slim model is {args.output / SLIM}, the report {write_report(args.output)}.")
+
+
+def load_weights(model: "nn.Module", path: Path) -> None:
+    """Load a state dict into a model; a file that does not fit is refused in one line.
+
+    Args:
+        model: The model, whose weights are replaced.
+        path: The file.
+
+    Raises:
+        ModelNameError: If the file is no state dict of this model.
+    """
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises many kinds for files that are none of its own
+        raise ModelNameError(
+            f"--weights must be a state dict, but {path} cannot be read: {first_line(error)}"
+        ) from error
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = content["state_dict"]
+    own = model.state_dict()
+    if not isinstance(content, dict):
+        raise ModelNameError(f"--weights must be a state dict, but {path} holds a {type(content).__name__}")
+    missing, extra = [key for key in own if key not in content], [key for key in content if key not in own]
+    wrong = [key for key in own if key in content and content[key].shape != own[key].shape]
+    faults = [f"{name} {', '.join(map(str, keys[:3]))}" for name, keys in _named(missing, extra, wrong) if keys]
+    if faults:
+        raise ModelNameError(f"--weights must fit the model, but {path} has {'; '.join(faults)}; see MODEL")
+    model.load_state_dict(content)
+
+
+def _named(missing: list[str], extra: list[str], wrong: list[str]) -> list[tuple[str, list[str]]]:
+    """Return the kinds of faults with their keys."""
+    names = (f"{len(missing)} keys too few:", f"{len(extra)} keys too many:", f"{len(wrong)} keys of other sizes:")
+    return list(zip(names, (missing, extra, wrong), strict=True))
+
+
+def _loaders(name: str, source: str, batch_size: int) -> tuple[Any, Any, Any]:
+    """Return loaders of the training, validation and test data, in the size that the model was published for."""
+    from cafenet.data import Augmentation, eval_loader, hold_out, load_data, train_loader
+    from cafenet.models import published_input_size
+
+    sets = load_data(source)
+    size = published_input_size(name)
+    options: dict[str, Any] = {"size": None if size is None else size[1:]}
+    train, validation = hold_out(sets.train)
+    return (
+        train_loader(train, batch_size, Augmentation(), **options),
+        eval_loader(validation, **options),
+        eval_loader(sets.test, **options),
+    )

@@ -1,0 +1,134 @@
+"""The Uniform baseline of `cafenet.search`: one factor on all channels, trained as the slim model is.
+
+A trained model is cut to its most important channels and fine-tuned like the slim model. A model that came untrained
+is cut and trained for as many epochs as the supernet and the slim model had together. Where the slim model starts from
+fresh weights, so does Uniform.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from cafenet.errors import TrainingError
+from cafenet.modules.digests import digest_of_model
+from cafenet.pipeline.lengths import Start
+from cafenet.pipeline.stages import Job, place_for
+from cafenet.scoring.examples import hold_examples
+from cafenet.scoring.recalibration import recalibrate_model
+from cafenet.searching.budget import Budget, Cap
+from cafenet.searching.feasible import Feasible
+from cafenet.searching.result import FoundWidths
+from cafenet.searching.uniform_widths import uniform_widths
+from cafenet.space.importance import sort_by_importance
+from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.build import build_bins
+from cafenet.supernet.plain_training import initialised, train_model
+from cafenet.training.config import TrainConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """Everything that the Uniform model of a search depends on."""
+
+    model: nn.Module
+    """The original model; it is not changed."""
+    example_inputs: Any
+    """Inputs that the model was traced with."""
+    space: WidthSpace
+    """The width space of the model."""
+    job: Job
+    """The data and options of the search."""
+    final: TrainConfig
+    """Options of the slim model's training."""
+    start: Start
+    """Weights that the slim model's training starts from."""
+    is_trained: bool
+    """True if the model came trained."""
+
+    @property
+    def training(self) -> TrainConfig:
+        """Options of Uniform's training."""
+        if self.is_trained or self.start == "scratch":
+            return self.final
+        return replace(self.final, epochs=self.job.training.epochs + self.final.epochs)
+
+    @property
+    def words(self) -> str:
+        """How Uniform is trained, as a part of a sentence."""
+        if self.start == "scratch":
+            return "with the same training from fresh weights"
+        if self.is_trained:
+            return "with the same fine-tuning"
+        return f"trained for the {self.training.epochs:g} epochs of both trainings"
+
+    def trained(self, budget: Budget, found: FoundWidths, place: Path) -> nn.Module:
+        """Cut the model to one factor and train it. A second call continues where the first one stopped.
+
+        Args:
+            budget: The budget of the search. Uniform has at most the found network's FLOPs where latency is capped.
+            found: The widths that the search found.
+            place: Directory of the search.
+
+        Returns:
+            The trained Uniform model.
+        """
+        begun = self._begun(budget, found)
+        begins_with = {"weights": digest_of_model(begun), "epochs": self.training.epochs}
+        return train_model(
+            begun,
+            self.example_inputs,
+            self.job.train,
+            self.training,
+            loss=self.job.loss,
+            directory=place_for(place, "uniform", begins_with),
+            quiet=self.job.quiet,
+            title="Uniform for comparison",
+        )
+
+    def _begun(self, budget: Budget, found: FoundWidths) -> nn.Module:
+        """Return the Uniform model before its training."""
+        space, options = self.space, self.job.supernet
+        costs = {"flops": space.flops, "params": space.params}
+        within = Feasible(build_bins(space, options), costs, _of_counts(budget, found))
+        widths = uniform_widths(space, within, min_width=options.min_width, divisor=options.divisor).tolist()
+        if self.start == "scratch":
+            return space.extract(widths, model=initialised(self.model, self.final.seed))
+        if not self.is_trained:
+            return space.extract(widths, model=self.model)
+        slim = space.extract(widths, model=sort_by_importance(space, self.model))
+        size, device = self.job.scoring.calibration_size, next(slim.parameters()).device
+        recalibrate_model(slim, hold_examples(self.job.train, "training data", num_examples=size, device=device))
+        return slim
+
+
+def wants_baseline(asked: bool | None, final: TrainConfig | None) -> bool:
+    """Return whether a Uniform baseline is trained.
+
+    Args:
+        asked: What the user says; None trains it wherever the slim model is trained.
+        final: Options of the slim model's training, or None if it is not trained.
+
+    Returns:
+        True if it is trained.
+
+    Raises:
+        TrainingError: If a baseline is asked for where the slim model has no training that it could share.
+    """
+    if asked and final is None:
+        raise TrainingError(
+            "baseline=True trains Uniform as the slim model is trained, but that is not trained; leave finetune=False "
+            "(or finetune_epochs=0) out"
+        )
+    return final is not None if asked is None else asked
+
+
+def _of_counts(budget: Budget, found: FoundWidths) -> Budget:
+    """Replace a cap on latency, which needs measurements, by the FLOPs of the network found."""
+    caps = [cap for cap in budget.caps if cap.cost != "latency_ms"]
+    if len(caps) < len(budget.caps):
+        limits = [cap.limit for cap in caps if cap.cost == "flops"]
+        caps = [cap for cap in caps if cap.cost != "flops"]
+        caps.append(Cap("flops", min([found.costs["flops"], *limits])))
+    return Budget(budget.text, tuple(caps))

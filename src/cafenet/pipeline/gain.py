@@ -1,0 +1,199 @@
+"""What a search gained: the model before, the slim model, and Uniform with the same training, side by side.
+
+All numbers are those of finished models, never of a supernet. Latencies are measured in turns, so that a busy minute
+does not fall on one model alone.
+"""
+
+import io
+import json
+import statistics
+from collections.abc import Mapping, Sized
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cafenet.common.files import write_json
+from cafenet.common.run_files import GAIN, read_if_there
+from cafenet.modules.batches import LossFunction
+from cafenet.modules.digests import digest_of_model
+from cafenet.pipeline.stages import Job
+from cafenet.scoring.examples import Data, hold_examples
+from cafenet.scoring.metrics import metric_name
+from cafenet.scoring.model_score import model_score
+from cafenet.searching.latency.measure import measure_latency
+from cafenet.tracing.tracer import find_space
+
+_ROUNDS = 3
+_FINGERPRINT = 256
+"""Number of examples by which data are recognised."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One finished model in the comparison."""
+
+    name: str
+    """"before", "after" or "Uniform"."""
+    flops: int
+    """FLOPs; one multiply-add counts as one."""
+    params: int
+    """Number of parameters."""
+    latency_ms: float
+    """Median time of a forward pass."""
+    file_bytes: int
+    """Size of a file of its weights."""
+    score: float
+    """Metric on all validation examples."""
+    test_score: float | None = None
+    """Metric on all test examples, if there are any."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The models of a comparison, and the conditions that they share."""
+
+    metric: str
+    """Name of the metric."""
+    models: tuple[Measured, ...]
+    """The original model, the slim model and, if it was trained, Uniform."""
+    is_trained: bool
+    """True if the original came trained."""
+    uniform: str
+    """How Uniform was trained, in words; empty if it was not."""
+    num_validation: int
+    """Number of validation examples."""
+    num_test: int | None = None
+    """Number of test examples, if there are any."""
+
+    @property
+    def before(self) -> Measured:
+        """The original model as it was given."""
+        return self.models[0]
+
+    @property
+    def after(self) -> Measured:
+        """The slim model as it is handed back."""
+        return self.models[1]
+
+    @property
+    def baseline(self) -> Measured | None:
+        """Uniform, or None if it was not asked for."""
+        return self.models[2] if len(self.models) > 2 else None
+
+
+def measure_gain(
+    models: Mapping[str, nn.Module],
+    example_inputs: Any,
+    job: Job,
+    *,
+    is_trained: bool,
+    uniform: str,
+    test: Data | None,
+    place: Path,
+) -> Gain:
+    """Measure and score the models, or read what an earlier call measured for the same models and data.
+
+    Args:
+        models: The models by their names in the comparison, the original first, then the slim model.
+        example_inputs: Inputs that latencies and FLOPs are measured with.
+        job: The data and options of the search.
+        is_trained: True if the original came trained.
+        uniform: How Uniform was trained, in words.
+        test: Test data, or None.
+        place: Directory of the search, which keeps the comparison.
+
+    Returns:
+        The comparison.
+    """
+    identity = _identity(models, job, is_trained, uniform, test)
+    before = read_if_there(GAIN, place)
+    if before is not None and before["identity"] == identity:
+        kept = before["gain"]
+        return Gain(**{**kept, "models": tuple(Measured(**each) for each in kept["models"])})
+    gain = _measured(models, example_inputs, job, is_trained, uniform, test)
+    write_json(place / GAIN.name, {"identity": identity, "gain": asdict(gain)})
+    return gain
+
+
+def _measured(
+    models: Mapping[str, nn.Module], example_inputs: Any, job: Job, is_trained: bool, uniform: str, test: Data | None
+) -> Gain:
+    """Measure every model."""
+    latencies = _in_turns(models, example_inputs, job)
+    rows, sizes = [], (0, 0)
+    for name, model in models.items():
+        space = find_space(model, example_inputs, verify=False)
+        score = _score(model, job.validation, "validation data", job.metric, job.loss)
+        tested = None if test is None else _score(model, test, "test data", job.metric, job.loss)
+        sizes = (score[1], 0 if tested is None else tested[1])
+        rows.append(
+            Measured(
+                name,
+                int(space.flops()),
+                int(space.params()),
+                latencies[name],
+                file_bytes(model),
+                score[0],
+                None if tested is None else tested[0],
+            )
+        )
+    return Gain(metric_name(job.metric), tuple(rows), is_trained, uniform, sizes[0], sizes[1] or None)
+
+
+def _score(model: nn.Module, data: Data, name: str, metric: Any, loss: str | LossFunction | None) -> tuple[float, int]:
+    score = model_score(model, data, metric=metric, loss=loss, name=name)
+    return score.value, score.num_examples
+
+
+def _in_turns(models: Mapping[str, nn.Module], example_inputs: Any, job: Job) -> dict[str, float]:
+    """Return the latency of each model: the median of several rounds through all of them."""
+    rounds = [
+        {name: measure_latency(model, example_inputs, job.latency) for name, model in models.items()}
+        for _ in range(_ROUNDS)
+    ]
+    return {name: statistics.median(each[name] for each in rounds) for name in models}
+
+
+def file_bytes(model: nn.Module) -> int:
+    """Return the size of a file with the weights of a model, as `torch.save(model.state_dict(), ...)` writes it.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The number of bytes.
+    """
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    return buffer.tell()
+
+
+def _identity(
+    models: Mapping[str, nn.Module], job: Job, is_trained: bool, uniform: str, test: Data | None
+) -> dict[str, Any]:
+    """Return everything that a comparison depends on, as plain JSON values."""
+    content = {
+        "models": {name: digest_of_model(model) for name, model in models.items()},
+        "validation": _fingerprint(job.validation, "validation data"),
+        "test": None if test is None else _fingerprint(test, "test data"),
+        "metric": metric_name(job.metric),
+        "loss": job.loss if isinstance(job.loss, str) else "own",
+        "latency": asdict(job.latency),
+        "is_trained": is_trained,
+        "uniform": uniform,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(content))
+    return plain
+
+
+def _fingerprint(data: Data, name: str) -> dict[str, Any]:
+    """Return the length of data, where it is known, and a digest of a fixed sample."""
+    examples = getattr(data, "dataset", data)
+    try:
+        length = len(examples) if isinstance(examples, Sized) else None
+    except TypeError:  # a data set without a length
+        length = None
+    return {"length": length, "sample": hold_examples(data, name, num_examples=_FINGERPRINT).digest()}

@@ -1,0 +1,196 @@
+"""The plan of a search before the work: what is trained and scored, about how long that takes, what is written where.
+
+The time comes from a few steps of the first supernet and a few batches of scoring on this machine. It is a guide: later
+stages are narrower and faster, and other work on the machine counts.
+"""
+
+import time
+from collections.abc import Callable, Sized
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from cafenet.common.run_files import SEARCH
+from cafenet.modules.batch_norm import has_statistics
+from cafenet.pipeline.stages import Job, Stage, StagesConfig, band_about, plan_jobs, plan_stages
+from cafenet.scoring.examples import hold_examples
+from cafenet.scoring.model_score import output_of
+from cafenet.searching.budget import Budget
+from cafenet.searching.feasible import Feasible
+from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.build import build_bins, build_supernet
+from cafenet.supernet.train import train_supernet
+from cafenet.training.batch_feed import Feed
+from cafenet.training.config import TrainConfig
+
+_FEW_STEPS = 3
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """One part of the work."""
+
+    text: str
+    """What is done."""
+    seconds: float | None
+    """About how long it takes; None if that is not known."""
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """The parts of a search in their order. Printed, it is a short list with the total."""
+
+    title: str
+    """The budget that is searched for."""
+    parts: tuple[PlannedPart, ...]
+    """The parts."""
+    place: Path | None
+    """Directory of the search; None if nothing is kept."""
+    is_begun: bool
+    """True if the directory holds a search already."""
+
+    def __str__(self) -> str:
+        lines = [f"Plan for {self.title}:"]
+        for number, part in enumerate(self.parts, 1):
+            about = "" if part.seconds is None else f", about {duration(part.seconds)}"
+            lines.append(f"  {number}. {part.text}{about}")
+        known = [part.seconds for part in self.parts if part.seconds is not None]
+        if known:
+            lines.append(f"  In all about {duration(sum(known))} on this machine, judging by {_FEW_STEPS} timed steps.")
+        if self.is_begun:
+            lines.append(f"  {self.place} holds a search already: what is done there is not done again.")
+        elif self.place is not None:
+            lines.append(f"  Written to {self.place}: checkpoints, scores, gain.json; a second call continues.")
+        else:
+            lines.append("  Nothing is kept on disk; directory= would keep it and make the search resumable.")
+        return "\n".join(lines)
+
+
+def plan_search(
+    model: nn.Module,
+    space: WidthSpace,
+    job: Job,
+    budget: Budget,
+    stages: StagesConfig,
+    final: TrainConfig | None,
+    uniform: TrainConfig | None,
+    place: Path | None,
+) -> SearchPlan:
+    """Plan a search, and time a few steps of it unless its directory holds a search already.
+
+    Args:
+        model: The original model; it is not changed.
+        space: The width space of the model.
+        job: The data and options of the search.
+        budget: The budget of the search.
+        stages: Options of the stages.
+        final: Options of the slim model's training, if there is one.
+        uniform: Options of Uniform's training, if there is one.
+        place: Directory of the search, or None.
+
+    Returns:
+        The plan.
+    """
+    is_begun = place is not None and (place / SEARCH.name).exists()
+    full: dict[str, float] = {cap.cost: _full_cost(space, cap.cost, cap.limit) for cap in budget.caps}
+    jobs = plan_jobs(job, stages)
+    step = None if is_begun else _seconds_per_step(model, space, budget, jobs[0])
+    example = None if is_begun else _seconds_per_example(model, job)
+    parts = []
+    for stage, own in zip(plan_stages(budget, full, job.supernet.beta, stages), jobs, strict=True):
+        parts += _stage_parts(space, stage, own, step, example)
+    for config, name in ((final, "slim model"), (uniform, "Uniform model for comparison")):
+        if config is not None:
+            parts.append(_training(f"train the {name}", config, job, step))
+    return SearchPlan(budget.text, tuple(parts), place, is_begun)
+
+
+def _full_cost(space: WidthSpace, cost: str, limit: float) -> float:
+    """Return the full model's cost, as far as it is known without a measurement."""
+    known = {"flops": float(space.flops()), "params": float(space.params())}
+    return known.get(cost, limit)
+
+
+def _stage_parts(
+    space: WidthSpace, stage: Stage, job: Job, step: float | None, example: float | None
+) -> list[PlannedPart]:
+    """Return the training and the scoring of one stage."""
+    caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
+    feasible = Feasible(
+        build_bins(space, job.supernet), {"flops": space.flops, "params": space.params}, Budget("", caps)
+    )
+    num_widths = job.algorithm.num_widths(feasible)
+    size = min(_length(job.validation) or job.scoring.max_examples, job.scoring.max_examples)
+    if has_statistics(space.model):
+        size += job.scoring.calibration_size
+    seconds = None if example is None else num_widths * size * example
+    name = f"stage {stage.number}: " if stage.budget.is_on_the_way or stage.number > 1 else ""
+    return [
+        _training(f"{name}train the supernet", job.training, job, step),
+        PlannedPart(f"{name}score about {num_widths:,} widths on up to {size:,} examples", seconds),
+    ]
+
+
+def _training(text: str, config: TrainConfig, job: Job, step: float | None) -> PlannedPart:
+    """Return a training as a part of the plan."""
+    feed = Feed(job.train, batch_size=config.batch_size, accumulate=config.accumulate)
+    num_steps = round(config.epochs * feed.steps_per_epoch)
+    what = f"{text} for {config.epochs:g} epochs ({num_steps:,} steps, rate {config.optimizer.lr:g})"
+    return PlannedPart(what, None if step is None else num_steps * step)
+
+
+def _seconds_per_step(model: nn.Module, space: WidthSpace, budget: Budget, job: Job) -> float:
+    """Time a few steps of the first supernet on a copy of the model."""
+    sampling = replace(job.sampling, full_share=0.0)
+    if sampling.flops_band == "budgets":
+        sampling = replace(sampling, flops_band=band_about([budget], space))
+
+    def steps(number: int) -> Callable[[], Any]:
+        supernet = build_supernet(model, space, job.supernet, seed=job.training.seed)
+        return lambda: train_supernet(
+            supernet, job.train, job.training, sampling=sampling, loss=job.loss, quiet=True, max_steps=number
+        )
+
+    _timed(steps(1))  # the first step compiles kernels
+    return max(_timed(steps(1 + _FEW_STEPS)) - _timed(steps(1)), 0.0) / _FEW_STEPS
+
+
+def _seconds_per_example(model: nn.Module, job: Job) -> float:
+    """Time the full model on a batch as widths are scored."""
+    held = hold_examples(job.validation, "validation data", num_examples=job.scoring.batch_size)
+
+    def run() -> Any:
+        return output_of(model, held.batch[0], "validation data")
+
+    run()
+    return _timed(run) / held.size
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    """Return how many seconds something takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _length(data: Any) -> int | None:
+    """Return the number of examples, where it is known."""
+    examples = getattr(data, "dataset", data)
+    return len(examples) if isinstance(examples, Sized) else None
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words: 90 is "1.5 min".
+
+    Args:
+        seconds: The time.
+
+    Returns:
+        The text.
+    """
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{max(seconds, 1.0):.0f} s"

@@ -1,0 +1,100 @@
+"""Whether the model that a search is given is trained: its score on the validation data against chance.
+
+Chance is a constant answer, and also what fresh copies of the same network reach: where classes differ clearly, random
+features alone tell some of them apart. Smallest example: 62% of ten balanced classes is trained, if fresh copies reach
+8 to 14%; 65% of two classes is not, if fresh copies reach 35 to 70%.
+"""
+
+import statistics
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from cafenet.common.files import write_json
+from cafenet.common.run_files import TRAINED, read_if_there
+from cafenet.modules.digests import digest_of_model
+from cafenet.pipeline.chance import Compared, against_chance
+from cafenet.pipeline.stages import Job
+from cafenet.scoring.examples import Examples, hold_examples, in_content_order
+from cafenet.scoring.metrics import in_own_unit
+from cafenet.supernet.plain_training import initialised
+
+_SHARE = 0.1
+"""Smallest share of the way from chance to perfect answers (or of the score itself) at which a model counts as
+trained."""
+_ERRORS = 3.0
+"""Number of standard errors that the score must lie above chance, and above the fresh copies."""
+_NUM_FRESH = 6
+_MOST_EXAMPLES = 500
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a model is trained, and the sentence that says so."""
+
+    is_trained: bool
+    """True if the model is trained."""
+    sentence: str
+    """One line for the user."""
+
+
+def judge(model: nn.Module, job: Job, place: Path, trained: bool | None) -> Verdict:
+    """Find out whether a model is trained, or read what an earlier call in the same directory found out.
+
+    Args:
+        model: The model of the search; it is unchanged afterwards.
+        job: The data and options of the search.
+        place: Directory of the search, which keeps the verdict.
+        trained: What the user says; None looks at the model.
+
+    Returns:
+        The verdict.
+    """
+    if trained is not None:
+        return Verdict(trained, f"The model is {_word(trained)}, as you say (trained={trained}).")
+    digest = digest_of_model(model)
+    before = read_if_there(TRAINED, place)
+    if before is not None and before["model"] == digest:
+        return Verdict(before["is_trained"], before["sentence"])
+    verdict = _looked_at(model, job)
+    content = {"model": digest, "is_trained": verdict.is_trained, "sentence": verdict.sentence}
+    write_json(place / TRAINED.name, content)
+    return verdict
+
+
+def _looked_at(model: nn.Module, job: Job) -> Verdict:
+    """Compare the model's score on some validation examples with chance and with fresh copies of it."""
+    most = min(_MOST_EXAMPLES, job.scoring.max_examples)
+    held = in_content_order(hold_examples(job.validation, "validation data", num_examples=most))
+    found = against_chance(model, held, job)
+    is_trained = found.score - found.chance >= max(_SHARE * found.scale, _ERRORS * found.error, 1e-9)
+    if is_trained:
+        is_trained = found.score > _reach_of_fresh_copies(model, held, job)
+    return Verdict(
+        is_trained,
+        f"The model is {_word(is_trained)}: {found.metric} {_shown(found, found.score)} on {held.size:,} validation "
+        f"examples, chance is {_shown(found, found.chance)}; trained={not is_trained} overrides.",
+    )
+
+
+def _shown(found: Compared, score: float) -> str:
+    """Return a score in the unit that people know it in."""
+    is_share = found.metric in ("accuracy", "token_accuracy")
+    return f"{score:.1%}" if is_share else f"{in_own_unit(found.metric, score):.4g}"
+
+
+def _reach_of_fresh_copies(model: nn.Module, held: Examples, job: Job) -> float:
+    """Return the score up to which a fresh network is to be expected; minus infinity if none can be made."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # parameters that nothing draws anew keep their values
+        copies = [initialised(model, seed) for seed in range(_NUM_FRESH)]
+    if digest_of_model(copies[0]) == digest_of_model(copies[1]):  # no layer can draw its weights anew
+        return float("-inf")
+    scores = [against_chance(fresh, held, job).score for fresh in copies]
+    return max(*scores, statistics.mean(scores) + _ERRORS * statistics.stdev(scores))
+
+
+def _word(is_trained: bool) -> str:
+    return "trained" if is_trained else "not trained"

@@ -1,0 +1,74 @@
+"""`cafenet slim`: a trained model in, a slim one out; mistakes are one line before long work."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import cafenet
+from cafenet.cli.main import main
+from tests.helpers.small_training import batch, built, config, data
+
+NET = "from tests.helpers.small_training import Plain as Net\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch) -> Path:
+    """A directory with a network, its trained weights and data."""
+    (tmp_path / "net.py").write_text(NET)
+    model = cafenet.train_model(built(), torch.zeros(1, 3, 4, 4), data(128, 1), config(epochs=2), quiet=True)
+    torch.save(model.state_dict(), tmp_path / "net.pt")
+    (tmp_path / "data").mkdir()
+    for name, size, seed in (("train", 400, 1), ("test", 80, 2)):
+        images, labels = batch(size, seed)
+        pixels = (128 + 40 * images).clamp(0, 255).permute(0, 2, 3, 1).numpy().astype(np.uint8)
+        np.savez(tmp_path / "data" / f"{name}.npz", images=pixels, labels=labels.numpy())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def slim(*flags: str) -> int:
+    given = ["--weights", "net.pt", "--data", "npz:data", "--effort", "quick", "--batch-size", "40", "--quiet"]
+    return main(["slim", "./net.py:Net", *given, "--output", "out", *flags])
+
+
+def test_the_slim_model_is_saved_and_the_gain_is_printed(place, capsys):
+    assert slim("--budget", "60%") == 0
+    said = capsys.readouterr().out
+    assert "of the computation" in said
+    assert [line.split()[0] for line in said.splitlines()[3:6]] == ["before", "after", "Uniform"]
+    loaded = cafenet.load(place / "out" / "slim.pt", built())
+    space = cafenet.trace(built(), torch.zeros(1, 3, 4, 4))
+    assert cafenet.trace(loaded, torch.zeros(1, 3, 4, 4)).flops() <= 0.6 * space.flops()
+    assert (place / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--weights", "absent.pt"], "--weights must be a file with a state dict, but absent.pt is not there"),
+        (["--weights", "net.py"], "--weights must be a state dict, but net.py cannot be read"),
+        (["--weights", "other.pt"], "1 keys too few: one.weight; 1 keys too many: first.weight"),
+        (["--weights", "wide.pt"], "1 keys of other sizes: head.bias"),
+        (["--budget", "1%"], "smallest subnet"),
+        (["--budget", "50%,25%"], "slim takes one budget"),
+        (["--data", "npz:absent"], "absent"),
+        (["--batch-size", "0"], "batch_size must be"),
+    ],
+)
+def test_mistakes_are_one_line_before_long_work(flags, words, place, capsys, monkeypatch):
+    state = torch.load("net.pt", weights_only=True)
+    torch.save({"first.weight" if name == "one.weight" else name: value for name, value in state.items()}, "other.pt")
+    torch.save({**state, "head.bias": torch.zeros(9)}, "wide.pt")
+    monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
+    assert slim(*flags) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_the_help_teaches(capsys):
+    with pytest.raises(SystemExit):
+        main(["slim", "--help"])
+    assert "cafenet slim net.py:Net --weights net.pt --data folder:images --budget 50%" in capsys.readouterr().out
