@@ -12,6 +12,7 @@ piece, docs/ablations.md and its figure are made of them.
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +127,10 @@ def _in_one_stage(results: Results, work: Task, cell: Cell, job: Job, cache: Pat
 
 def _staged(work: Task, cell: Cell, job: Job, cache: Path) -> FoundWidths:
     full = {"flops": float(work.space.flops()), "params": float(work.space.params())}
-    model = initialised(work.build(), job.training.seed)
-    budget = parse_budget(f"{cell.percent}%", work.space)
+    space = replace(work.space, model=initialised(work.build(), job.training.seed))
+    budget = parse_budget(f"{cell.percent}%", space)
     place = cache / cell.key.replace(" ", "_")
-    return search_in_stages(model, torch.zeros(1, 3, SIZE, SIZE), budget, job, cell.stages, place, full).result
+    return search_in_stages(space, torch.zeros(1, 3, SIZE, SIZE), budget, job, cell.stages, place, full).result
 
 
 def train(results: Results, work: Task, widths: dict[str, int], seed: int) -> None:

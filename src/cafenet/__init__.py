@@ -21,6 +21,7 @@ keep_memory()
 
 if TYPE_CHECKING:  # for checkers and editors; `_MODULE_OF` says the same to Python
     from cafenet.models import load_model
+    from cafenet.modules.freed_attention import free_heads
     from cafenet.pipeline.options import SearchOptions
     from cafenet.pipeline.result import SearchResult
     from cafenet.pipeline.search import search
@@ -67,6 +68,7 @@ __all__ = [
     "WidthSpace",
     "evaluate",
     "export",
+    "free_heads",
     "load",
     "load_model",
     "save",
@@ -97,6 +99,7 @@ _MODULE_OF = {
     "WidthSpace": "space.width_space",
     "evaluate": "scoring.evaluation",
     "export": "space.export",
+    "free_heads": "modules.freed_attention",
     "load": "space.slim_file",
     "load_model": "models",
     "save": "space.slim_file",

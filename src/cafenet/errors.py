@@ -1,4 +1,4 @@
-"""Errors that tell the user what to change. Any other exception that the package raises is a bug."""
+"""Errors and warnings that tell the user what to change. Any other exception that the package raises is a bug."""
 
 
 class CafeNetError(Exception):
@@ -69,6 +69,10 @@ class RunFileError(CafeNetError):
 
 class ExportError(CafeNetError):
     """A model cannot be written in a format, or differs after writing."""
+
+
+class CafeNetWarning(UserWarning):
+    """Something that the user should know about a result; the command line prints it as one line."""
 
 
 def first_line(error: BaseException) -> str:

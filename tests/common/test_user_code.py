@@ -101,6 +101,7 @@ def found(**given):
     scoring = ScoringConfig(calibration_size=48, batch_size=16, min_examples=16)
     options = SearchOptions(algorithm=Evolution(population=4, iterations=2), scoring=scoring)
     given = {"train": config(), "example_inputs": EXAMPLE, "options": options, "quiet": True, **given}
+    given = {"trained": False, "finetune": False, **given}
     return search(built(), train_data, val_data, **given)
 
 

@@ -62,9 +62,15 @@ def run(recipe: Path, output: Path, *flags: str, step: Step = "evaluate") -> dic
     return json.loads(results.read_text()) if results.exists() else {}
 
 
+def note(directory: Path, **values: Any) -> None:
+    """Change values of a run's manifest."""
+    path = directory / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
 def without_latency(results: dict[str, Any]) -> dict[str, Any]:
     """Results without what the clock decides."""
-    rows = [{key: value for key, value in row.items() if key != "latency_ms"} for row in results["rows"]]
+    rows = [{key: value for key, value in row.items() if not key.startswith("latency")} for row in results["rows"]]
     return {**results, "rows": rows}
 
 

@@ -99,6 +99,7 @@ def test_the_document_is_plain_and_whole():
         "flops": 150_000_000,
         "params": 1500,
         "latency_ms": 1.5,
+        "latency_quartiles_ms": None,
         "accuracies": [0.5, 0.6],
         "search_score": None,
         "widths": {"a": 4},

@@ -276,7 +276,11 @@ def test_scores_like_chance_are_warned_of_and_others_are_not():
         ({"budget": "50%,3%"}, BudgetError, "the smallest subnet costs 728 FLOPs"),
         ({"budget": "50%+1% params"}, BudgetError, "the smallest subnet costs 63 params"),
         ({"budget": "half"}, BudgetError, "a budget must be a number with its unit, but got 'half'"),
-        ({"metric": "acuracy"}, ScoringError, "metric must be 'accuracy', 'negative_loss' or a function"),
+        (
+            {"metric": "acuracy"},
+            ScoringError,
+            "metric must be 'accuracy', 'negative_loss', 'perplexity', 'token_accuracy' or a function",
+        ),
         ({"validation": []}, ScoringError, "validation data must hold at least one example, but is empty"),
         ({"train": []}, ScoringError, "training data must hold at least one example, but is empty"),
         (

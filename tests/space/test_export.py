@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import cafenet
-from cafenet.errors import ExportError, SlimFileError
+from cafenet.errors import CafeNetWarning, ExportError, SlimFileError
 from cafenet.space import export as export_module
+from cafenet.space.batch_sizes import open_batch, with_batch_size
 from cafenet.space.export import export
 from tests.helpers.small_training import Plain, Residual, assert_same_state, built
 
@@ -106,7 +107,7 @@ def test_what_was_there_before_is_kept_when_a_write_is_refused(changed, tmp_path
     ids=["nan", "fewer classes", "nothing", "more rows"],
 )
 def test_outputs_that_are_none_at_all_are_refused(found, monkeypatch, tmp_path):
-    monkeypatch.setitem(export_module._WRITERS, "pt2", lambda *arguments: found)
+    monkeypatch.setitem(export_module._WRITERS, "pt2", lambda *arguments: lambda inputs: found)
     with pytest.raises(ExportError, match=r"must give the same outputs, but .* differs by"):
         export(slim_of(), EXAMPLE, tmp_path / "slim.pt2")
 
@@ -224,6 +225,66 @@ def test_several_inputs_and_outputs(tmp_path):
     slim = cafenet.trace(Two(), inputs).extract([3])
     for ending in ("pt", "pt2"):
         assert export(slim, inputs, tmp_path / f"slim.{ending}") < 1e-5
+
+
+OPEN = [param for param in ENDINGS if param != "pt"]
+
+
+@pytest.mark.parametrize("ending", OPEN)
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_file_takes_any_batch_size(ending, size, tmp_path):
+    slim, path = slim_of().eval(), tmp_path / f"slim.{ending}"
+    export(slim, EXAMPLE.expand(size, -1, -1, -1), path)
+    for other in (1, 2, 7):
+        inputs = torch.randn(other, 3, 4, 4)
+        torch.testing.assert_close(read_back(path, inputs), slim(inputs), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("ending", OPEN)
+def test_a_fixed_batch_size_may_be_asked_for(ending, tmp_path):
+    slim, path = slim_of().eval(), tmp_path / f"slim.{ending}"
+    export(slim, EXAMPLE.expand(2, -1, -1, -1), path, fixed_batch=True)
+    assert read_back(path, torch.zeros(2, 3, 4, 4)).shape == (2, 4)
+    with pytest.raises(Exception, match=r"(?i)guard failed|invalid dimensions"):
+        read_back(path, torch.zeros(7, 3, 4, 4))
+
+
+class OneImage(Answering):
+    """Its code runs at other batch sizes, too, where `torch.export` would have to write down the size."""
+
+    def forward(self, x: Tensor):
+        return super().forward(x) + len([None for _ in range(len(x))])
+
+
+class OnlyTwo(Answering):
+    def forward(self, x: Tensor):
+        assert len(x) == 2, "two images"
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(("kind", "size"), [(OnlyTwo, 2), (OneImage, 1)])
+@pytest.mark.parametrize("ending", OPEN)
+def test_code_that_fixes_the_batch_size_gives_a_fixed_file_and_one_line(kind, size, ending, tmp_path):
+    example, path = torch.zeros(size, 3, 4, 4), tmp_path / f"slim.{ending}"
+    slim = cafenet.trace(kind(lambda scores: scores), example).extract([3])
+    with pytest.warns(CafeNetWarning, match=rf"slim.{ending} takes batches of {size} only, because at {size + 2}: "):
+        assert export(slim, example, path) < 1e-5
+    torch.testing.assert_close(read_back(path, example), slim.eval()(example), atol=1e-5, rtol=0)
+
+
+def test_every_input_of_the_batch_size_has_an_open_batch(tmp_path):
+    class Two(Answering):
+        def forward(self, x: Tensor, ids: Tensor, *, scale: Tensor) -> Tensor:
+            return super().forward(x) * scale[:, None] + ids[:, None]
+
+    example = ((torch.zeros(2, 3, 4, 4), torch.tensor([3, 4])), {"scale": torch.ones(2)})
+    model = Two(lambda scores: scores).eval()
+    wide = with_batch_size(example, 5)
+    assert [tensor.shape[0] for tensor in (*wide[0], wide[1]["scale"])] == [5, 5, 5]
+    assert wide[0][1].tolist() == [3, 4, 3, 4, 3]
+    program = torch.export.export(model, *wide, dynamic_shapes=open_batch(model, wide)).module()
+    for inputs in (example, with_batch_size(example, 3)):
+        torch.testing.assert_close(program(*inputs[0], **inputs[1]), model(*inputs[0], **inputs[1]))
 
 
 def test_the_format_may_be_said_instead_of_the_ending(tmp_path):

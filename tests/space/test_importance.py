@@ -7,6 +7,7 @@ from torch import nn
 
 import cafenet
 from cafenet.space.importance import channels_before, importance_order, sort_by_importance, unit_importance
+from tests.helpers.hugging_face import build
 from tests.helpers.small_training import Gated, Plain, Residual, batch, built, traced
 
 
@@ -107,3 +108,18 @@ def test_channels_of_the_sorted_model_are_found_in_the_one_before(kind):
     one, other = space.extract(channels=before), space.extract(channels=channels, model=sort_by_importance(space))
     images, _ = batch()
     torch.testing.assert_close(one.eval()(images), other.eval()(images))
+
+
+@pytest.mark.parametrize(("name", "layer"), [("bert", "intermediate.dense"), ("llama", "mlp.up_proj")])
+def test_units_are_sorted_without_batch_norm(name: str, layer: str):
+    """The unit of an MLP between layer norms whose weights are largest comes first; the outputs stay."""
+    model, inputs = build(name)
+    path, weight = next((p, m.weight) for p, m in model.named_modules() if p.endswith(layer))
+    with torch.no_grad():
+        weight[5] *= 20
+        strongest = weight[5].square().sum()
+        sorted_model = sort_by_importance(cafenet.trace(model, inputs))
+        moved = sorted_model.get_submodule(path).weight
+        assert int(moved.square().sum(dim=1).argmax()) == 0
+        assert torch.isclose(moved[0].square().sum(), strongest)
+        assert torch.allclose(sorted_model(**inputs).logits, model(**inputs).logits, atol=1e-5)

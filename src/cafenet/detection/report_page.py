@@ -14,32 +14,33 @@ from cafenet.common.run_files import (
     DETECTION_EVALUATION,
     DETECTION_RESULTS,
     DETECTIONS,
-    LOG,
     MANIFEST,
     RECIPE,
     REPORT,
     SAMPLE_IMAGES,
     SAMPLES,
     model_place,
-    read_log,
     read_what_is_left,
 )
 from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, spread
 from cafenet.detection.sample_images import class_colour, drawn
 from cafenet.errors import RecipeError
-from cafenet.report.figure_style import colour, duration, label_of, legend, mark, single, smoothed
+from cafenet.report.figure_style import colour, label_of, legend, mark, single, smoothed
+from cafenet.report.file_checks import check_recipe, read_training_log
 from cafenet.report.html import document, figure_part, row, table, text
+from cafenet.report.run_page import time_taken
 from cafenet.runs.results import count
 
 _SHOWN_SCORE = 0.5
 _RECALLS = [number / 100 for number in range(101)]
 
 
-def write_detection_report(directory: str | Path) -> Path:
-    """Write `report.html` into a directory of `cafenet detect`.
+def write_detection_report(directory: str | Path, path: Path | None = None) -> Path:
+    """Write the page of a run of `cafenet detect`.
 
     Args:
         directory: The run directory.
+        path: The file to write, by default `report.html` in the run directory. Its directory is made.
 
     Returns:
         The path of the page.
@@ -50,8 +51,10 @@ def write_detection_report(directory: str | Path) -> Path:
     directory = Path(directory)
     if not any((directory / file.name).is_file() for file in (RECIPE, MANIFEST, DETECTION_RESULTS)):
         raise RecipeError(f"{directory} must be a run directory, but has no {RECIPE.name}; see `cafenet detect`")
-    path = directory / REPORT
-    write_text(path, _page(directory))
+    path = directory / REPORT if path is None else path
+    page = _page(directory)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, page)
     return path
 
 
@@ -60,12 +63,13 @@ def _page(directory: Path) -> str:
     problems: list[str] = []
     recipe = read_what_is_left(RECIPE, directory, problems) or {}
     results = read_what_is_left(DETECTION_RESULTS, directory, problems) or {"detectors": [], "reference": []}
-    manifest = read_what_is_left(MANIFEST, directory, problems) or {}
+    manifest = read_what_is_left(MANIFEST, directory, problems, must_exist=True) or {}
+    check_recipe(directory, recipe, manifest, problems)
     rows = from_document(results)
     name = directory.resolve().name
     parts = []
     if rows:
-        curves, losses = precision_recall(directory, rows, problems), training(directory, rows)
+        curves, losses = precision_recall(directory, rows, problems), training(directory, rows, problems)
         parts += [
             _verdict(rows),
             _table(rows, results["reference"]),
@@ -118,19 +122,21 @@ def precision_recall(directory: Path, rows: Sequence[DetectorRow], problems: lis
     return figure
 
 
-def training(directory: Path, rows: Sequence[DetectorRow]) -> Figure:
+def training(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> Figure:
     """Draw the training loss of each backbone's first seed.
 
     Args:
         directory: The run directory.
         rows: The backbones.
+        problems: List to which a sentence is added for each damaged log.
 
     Returns:
         The figure.
     """
     figure, axes = single()
     for number, each in enumerate(rows):
-        lines = read_log(model_place(directory, each.key, each.seeds[0]) / LOG, ("epoch", "loss"))
+        place = model_place(directory, each.key, each.seeds[0])
+        lines = read_training_log(place, problems, was_trained=True)
         (line,) = axes.plot(
             [one["epoch"] for one in lines],
             smoothed([one["loss"] for one in lines]),
@@ -227,10 +233,9 @@ def _figure(directory: Path, image: dict[str, Any], name: str, boxes: Sequence[S
 
 def _recipe(manifest: dict[str, Any], recipe: dict[str, Any], name: str) -> str:
     """Return the command and the recipe that reproduce the run."""
-    total = sum((manifest.get("seconds") or {}).values())
     facts = {key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware")}
     return (
-        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml; this run took {duration(total)} in all.</p>"
+        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml{time_taken(manifest)}.</p>"
         f"<pre>{text(f'cafenet detect recipe.yaml --output {name}')}</pre>"
         f"<details><summary>recipe.yaml</summary><pre>{text(yaml.safe_dump(recipe, sort_keys=False))}</pre></details>"
         f"<details><summary>versions, hardware</summary><pre>{text(json.dumps(facts, indent=1))}</pre></details>"

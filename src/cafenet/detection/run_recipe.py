@@ -32,8 +32,9 @@ from cafenet.detection.recipe import DetectionRecipe, load_detection_recipe
 from cafenet.detection.results import COLUMNS, DetectorRow, as_document
 from cafenet.detection.sample_images import write_samples
 from cafenet.detection.training import train_detector
+from cafenet.modules.digests import digest_of_model
 from cafenet.runs.directory import RunDirectory
-from cafenet.runs.identity import begin_training, digest_of_model, keep_evaluation, kept_evaluation
+from cafenet.runs.identity import begin_training, keep_evaluation, kept_evaluation
 from cafenet.runs.recipe_files import as_document as as_plain
 from cafenet.runs.workload import find_device
 from cafenet.training.batch_feed import Feed

@@ -16,7 +16,9 @@ import torch
 
 from cafenet.common.files import put_aside, write_json, write_text
 from cafenet.common.run_files import MANIFEST, RECIPE, SEARCH, gone, read_file, read_if_there
+from cafenet.common.yaml_text import read_yaml
 from cafenet.errors import CafeNetError, RecipeError, RunFileError
+from cafenet.runs.identity import digest_of_values
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.recipe_files import as_document, to_yaml
 from cafenet.training.checkpoint import differences
@@ -54,12 +56,34 @@ class RunDirectory:
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._check_recipe(recipe)
-            write_text(path / RECIPE.name, to_yaml(recipe))
-            self._write_manifest({})
+            text = to_yaml(recipe)
+            self._recipe_digest = digest_of_values(read_yaml(text, RECIPE.name))
+            write_text(path / RECIPE.name, text)
+            self._write_manifest({"recipe": self._recipe_digest})
         except OSError as error:
             raise RecipeError(
                 f"the run directory {path} must be writable, but: {error.strerror or error}; give another --output"
             ) from error
+
+    def check_data(self, digest: str) -> None:
+        """Record which training data the run is about; refuse data that everything in the directory is not about.
+
+        Supernets, trials and channels found all depend on them, so none of these files needs a digest of its own. Where
+        nothing was trained yet, other data may take their place: a damaged image was replaced, for instance.
+
+        Args:
+            digest: Digest of the training and validation data.
+
+        Raises:
+            RunFileError: If the run began with other data.
+        """
+        before = self._manifest().get("train_data")
+        if before not in (None, digest) and any(self.path.rglob("*.pt")):
+            raise RunFileError(
+                f"{self.path} must hold a run on the same training data, but they have changed since it began (digest "
+                f"{digest}, was {before}); give another directory with --output, or put the earlier data in their place"
+            )
+        self._write_manifest({"train_data": digest})
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -155,6 +179,7 @@ class RunDirectory:
             "stopped": None,
             "command": self._command,
             "seed": self._recipe.seed,
+            "recipe": self._recipe_digest,
             "versions": {"python": platform.python_version(), **_versions()},
             "git_revision": _git_revision(),
             "hardware": {

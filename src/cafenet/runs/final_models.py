@@ -57,6 +57,7 @@ def final_model(workload: Workload, entry: Entry, seed: int, directory: Path) ->
         directory=place,
         quiet=workload.quiet,
         title=f"{entry.method} {entry.budget} seed {seed}".replace("  ", " "),
+        space=workload.space_of(entry.channels or {}),
     )
     save(trained, place / SLIM)
     result = evaluate(trained, workload.loader(workload.test), loss=workload.recipe.loss)

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cafenet.common.files import write_json
 from cafenet.common.run_files import START, RunFile, read_if_there
 from cafenet.data import ImageData
 from cafenet.errors import RunFileError
+from cafenet.modules.digests import bytes_of
 from cafenet.training.checkpoint import differences
 
 _log = logging.getLogger(__name__)
@@ -110,6 +110,19 @@ def plain(content: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def digest_of_values(content: Any) -> str:
+    """Return a short digest of plain values, such as those of a YAML file; the order of keys does not count.
+
+    Args:
+        content: The values.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    text = json.dumps(content, sort_keys=True, default=repr)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 def digest_of_file(path: Path) -> str:
     """Return a short digest of a file's content.
 
@@ -137,36 +150,14 @@ def digest_of_data(data: ImageData) -> str:
     """
     digest = hashlib.blake2b(digest_size=8)
     digest.update(repr((data.classes, data.mean, data.std, tuple(data.targets.shape), len(data.images))).encode())
-    digest.update(_bytes(data.targets))
+    digest.update(bytes_of(data.targets))
     if isinstance(data.images, Tensor):
         digest.update(repr(tuple(data.images.shape)).encode())
-        digest.update(_bytes(data.images))
+        digest.update(bytes_of(data.images))
     else:
         for path in getattr(data.images, "paths", ()):
             digest.update(f"{Path(path).parent.name}/{Path(path).name} {Path(path).stat().st_size}\n".encode())
     return digest.hexdigest()
-
-
-def digest_of_model(model: nn.Module) -> str:
-    """Return a short digest of a model's weights and buffers.
-
-    Args:
-        model: The model.
-
-    Returns:
-        16 hexadecimal digits.
-    """
-    digest = hashlib.blake2b(digest_size=8)
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)}".encode())
-        digest.update(_bytes(tensor))
-    return digest.hexdigest()
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    """Return the bytes of a tensor."""
-    content: bytes = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
-    return content
 
 
 def _some(found: list[str]) -> str:

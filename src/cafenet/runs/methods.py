@@ -129,7 +129,7 @@ def _searched(workload: Workload, directory: Path, algorithm: str, label: str, *
     for budget in workload.budgets:
         place = directory / Entry(algorithm, budget.text, None).key
         full = workload.full_costs(budget)
-        result = search_in_stages(workload.model, workload.example, budget, job, stages, place, full).result
+        result = search_in_stages(workload.space, workload.example, budget, job, stages, place, full).result
         yield Entry(label, budget.text, dict(result.channels), result.score)
 
 
@@ -164,6 +164,7 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
             directory=place,
             quiet=workload.quiet,
             title=f"random width {number + 1} of {len(rows)}",
+            space=workload.space_of(channels),
         )
         scores.append(evaluate(trained, workload.loader(workload.validation))["accuracy"])
         write_json(place / VALIDATION, {"accuracy": scores[-1]})

@@ -161,6 +161,9 @@ class Recipe:
     """Seed of the supernet's training and of the search; the final models and the split have seeds of their own."""
     device: str = "auto"
     """Device for all training and scoring: cpu, cuda or cuda:1; auto takes a GPU if there is one."""
+    paper: bool = False
+    """True is exactly the paper's algorithm (r = 1, all candidates compared, uniform sampling over bins, CafeNet-E and
+    CafeNet-R, from scratch), whatever the defaults are; keys that say something else are refused."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The network whose widths are searched."""
     data: DataConfig = field(default_factory=DataConfig)

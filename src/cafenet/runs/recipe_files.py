@@ -13,6 +13,7 @@ from cafenet.common.options import option_problems
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.yaml_text import check_yaml_size, read_yaml
 from cafenet.errors import RecipeError
+from cafenet.runs.paper import as_in_the_paper
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.recipe_texts import recipe_text
 
@@ -33,7 +34,7 @@ def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: If there is no such recipe, or a key or value is wrong.
     """
-    return load_tree(Recipe, name, recipe_text(name), flags)
+    return as_in_the_paper(load_tree(Recipe, name, recipe_text(name), flags))
 
 
 def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ()) -> Tree:

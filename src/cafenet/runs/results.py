@@ -36,6 +36,14 @@ class Row:
     """Accuracy of each attribute, averaged over seeds, for multi-label data."""
     top5: float | None = None
     """Top-5 accuracy, averaged over seeds, for data of more than 5 classes."""
+    latency_quartiles_ms: Sequence[float] | None = None
+    """Lower and upper quartile of the measured times; all rows of a run are measured in turns."""
+
+    @property
+    def latency(self) -> str:
+        """Latency as text: 1.20 ms, or 1.20 ms (1.18-1.25) with the quartiles."""
+        quartiles = self.latency_quartiles_ms
+        return f"{self.latency_ms:.2f} ms" + (f" ({quartiles[0]:.2f}-{quartiles[1]:.2f})" if quartiles else "")
 
     @property
     def accuracy(self) -> str:
@@ -101,7 +109,11 @@ def results_table(rows: Sequence[Row], references: Sequence[Reference], title: s
     Returns:
         The table.
     """
-    table = Table(title=title, caption="One multiply-add is one FLOP. Accuracy on the test set, after the last epoch.")
+    table = Table(
+        title=title,
+        caption="One multiply-add is one FLOP. Latency: median (quartiles), measured in turns. "
+        "Accuracy on the test set, after the last epoch.",
+    )
     for name in ("method", "budget", "FLOPs", "params", "latency", "accuracy"):
         table.add_column(name, justify="left" if name in ("method", "budget") else "right")
     full = next((row for row in rows if not row.budget), None)
@@ -112,7 +124,7 @@ def results_table(rows: Sequence[Row], references: Sequence[Reference], title: s
             row.budget or "-",
             count(row.flops) + share,
             count(row.params),
-            f"{row.latency_ms:.2f} ms",
+            row.latency,
             row.accuracy,
             end_section=row is rows[-1],
         )

@@ -4,6 +4,8 @@ import logging
 from pathlib import Path
 from typing import Literal
 
+from torch import nn
+
 from cafenet.common.files import write_json
 from cafenet.common.run_files import RESULTS, SPACE
 from cafenet.modules.calling import RECORD
@@ -14,7 +16,7 @@ from cafenet.runs.methods import Entry, baseline_entries, searched_entries, writ
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
-from cafenet.searching.latency.measure import measure_latency
+from cafenet.searching.latency.measure import Latency, measure_latencies
 from cafenet.space.description import describe_space
 from cafenet.space.extraction import SlimRecord
 from cafenet.supernet.build import build_bins
@@ -49,6 +51,7 @@ def run_recipe(
     workload = Workload(recipe, directory, quiet=quiet)
     workload.check()
     place = RunDirectory(directory, recipe, command)
+    place.check_data(workload.data_digests["train"])
     workload.keep_latencies()
     bins = build_bins(workload.space, recipe.supernet)
     attributes = workload.test.classes if workload.test.is_multi_label else None
@@ -73,7 +76,12 @@ def run_recipe(
     if until == "finetune":
         return []
     with place.timed("evaluate"):
-        rows = [_row(workload, entry, directory) for entry in entries]
+        models = [load_final(workload, entry, recipe.finetune.seeds[0], directory) for entry in entries]
+        latencies = measure_latencies(models, workload.example, recipe.latency)
+        rows = [
+            _row(workload, entry, model, latency, directory)
+            for entry, model, latency in zip(entries, models, latencies, strict=True)
+        ]
         write_json(directory / RESULTS.name, as_document(rows, recipe.reference))
     place.finish()
     return rows
@@ -107,11 +115,10 @@ def _train(workload: Workload, directory: Path) -> None:
         train_stage(model, space, budgets, fixed, directory / "supernet-fixed")
 
 
-def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
+def _row(workload: Workload, entry: Entry, model: nn.Module, latency: Latency, directory: Path) -> Row:
     """Return the costs of an entry, counted on the final model itself, and its accuracies."""
     recipe = workload.recipe
     evaluations = [final_model(workload, entry, seed, directory) for seed in recipe.finetune.seeds]
-    model = load_final(workload, entry, recipe.finetune.seeds[0], directory)
     record: SlimRecord = getattr(model, RECORD)
     widths = {group.name: group.channels for group in workload.space.groups} | dict(record.widths)
     attributes = [each["per_attribute"] for each in evaluations if "per_attribute" in each]
@@ -121,7 +128,8 @@ def _row(workload: Workload, entry: Entry, directory: Path) -> Row:
         budget=entry.budget,
         flops=int(workload.space.flops(widths)),
         params=int(workload.space.params(widths)),
-        latency_ms=measure_latency(model, workload.example, recipe.latency),
+        latency_ms=latency.median,
+        latency_quartiles_ms=(latency.low, latency.high),
         accuracies=tuple(each["accuracy"] for each in evaluations),
         search_score=entry.search_score,
         widths=widths,

@@ -1,5 +1,6 @@
 """The parts that a recipe names: the model, its width space, the data and the budgets; mistakes are found here."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +29,7 @@ from cafenet.searching.width_search import SearchConfig
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet
 from cafenet.supernet.train import check_training
-from cafenet.tracing.tracer import trace
+from cafenet.tracing.tracer import find_space, trace
 from cafenet.training.losses import check_target
 from cafenet.training.process_group import processes
 
@@ -46,6 +47,7 @@ class Workload:
         """
         self.recipe, self.quiet = recipe, quiet
         self._latency_file = None if directory is None else directory / LATENCY
+        self._spaces: dict[tuple[tuple[str, int], ...], WidthSpace] = {}
 
     def check(self) -> None:
         """Check everything that can be known before long work starts.
@@ -216,6 +218,25 @@ class Workload:
     def space(self) -> WidthSpace:
         """The width space of the model."""
         return trace(self.model, self.example, freeze=self.freeze)
+
+    def space_of(self, channels: Mapping[str, Sequence[int]]) -> WidthSpace:
+        """Return the width space of a slim network, which is traced once for all networks of its widths.
+
+        Args:
+            channels: Numbers of the kept channels of each group; a missing group is kept whole.
+
+        Returns:
+            The width space. Its model has no weights, so that many of them take no memory.
+        """
+        chosen = self.space.full_widths | {name: len(kept) for name, kept in channels.items()}
+        if chosen == self.space.full_widths:
+            return self.space
+        widths = tuple(chosen.items())
+        if widths not in self._spaces:
+            slim = self.space.extract(channels=channels)
+            self._spaces[widths] = find_space(slim, self.example, verify=False)
+            slim.to("meta")
+        return self._spaces[widths]
 
     @cached_property
     def whole_train(self) -> ImageData:

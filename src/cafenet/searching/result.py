@@ -9,6 +9,7 @@ from typing import Any
 from cafenet.common.files import write_json
 from cafenet.common.tables import Shown, ranges
 from cafenet.errors import StoreError
+from cafenet.scoring.metrics import shown_score
 
 FORMAT = "cafenet-search-result"
 FORMAT_VERSION = 1
@@ -79,7 +80,7 @@ class FoundWidths:
             for name, value in self.costs.items()
         )
         return Shown(
-            f"{self.budget} by {self.algorithm}: {self.metric} {self.score:.4f}",
+            f"{self.budget} by {self.algorithm}: {shown_score(self.metric, self.score)} in the supernet",
             ("group", "width", "channels"),
             [(name, width, ranges(self.channels[name])) for name, width in self.widths.items()],
             f"{costs}; {self.usage:.1%} of the budget; {self.num_scored} widths scored, {self.num_dropped} of them "

@@ -95,7 +95,8 @@ def search_widths(
         budget: One budget ("50%", "150M", "50%+2M params", "12ms"), several separated by commas ("75%,50%,25%"), or a
             sequence of such texts.
         algorithm: The search algorithm, by default `Trend()`.
-        metric: "accuracy", "negative_loss" or a function of (output, target); higher is better.
+        metric: "accuracy", "negative_loss", "perplexity", "token_accuracy" or a function of (output, target); higher is
+            better, and the score of perplexity is minus its logarithm.
         loss: The loss that the supernet was trained with. With "cross_entropy", targets of two dimensions are class
             probabilities; otherwise they are yes or no for each attribute.
         config: Options of the search.

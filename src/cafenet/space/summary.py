@@ -74,7 +74,7 @@ def as_document(inspection: Inspection) -> dict[str, Any]:
 
 def _versions() -> dict[str, str | None]:
     return {"python": platform.python_version()} | {
-        package: _version(package) for package in ("cafenet", "torch", "torchvision", "timm")
+        package: _version(package) for package in ("cafenet", "torch", "torchvision", "timm", "transformers")
     }
 
 

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +47,18 @@ class LatencyConfig:
             raise BudgetError(f"device must be one that PyTorch can run on here, but is {self.device!r}; use cpu")
 
 
+@dataclass(frozen=True)
+class Latency:
+    """Times of one model's forward passes, in ms."""
+
+    median: float
+    """The median."""
+    low: float
+    """The lower quartile."""
+    high: float
+    """The upper quartile."""
+
+
 def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConfig) -> float:
     """Measure the median time of a forward pass in eval mode without gradients.
 
@@ -71,23 +83,62 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConf
         >>> measure_latency(torch.nn.Linear(8, 8), torch.randn(1, 8), settings) > 0
         True
     """
-    check_arguments(BudgetError, model=(model, nn.Module), settings=(settings, LatencyConfig))
-    expect_values(model, BudgetError)
-    device, times = torch.device(settings.device), []
+    return measure_latencies([model], example_inputs, settings)[0].median
+
+
+def measure_latencies(models: Sequence[nn.Module], example_inputs: Any, settings: LatencyConfig) -> list[Latency]:
+    """Measure several models in turns, so that a change of the machine's load meets all of them.
+
+    Every model runs as in `measure_latency`: a pass of the first, a pass of the second and so on, then all again.
+
+    Args:
+        models: The models, which take the same inputs.
+        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments.
+        settings: Conditions of the measurement.
+
+    Returns:
+        The median and the quartiles of each model, in the same order.
+
+    Raises:
+        BudgetError: If a model or the settings cannot be used.
+
+    Example:
+        >>> import cafenet, torch
+        >>> from cafenet.searching.latency.measure import measure_latencies
+        >>> models = [torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)]
+        >>> [full, slim] = measure_latencies(models, torch.randn(1, 8), cafenet.LatencyConfig(repeats=3))
+        >>> slim.low <= slim.median <= slim.high
+        True
+    """
+    for model in models:
+        check_arguments(BudgetError, model=(model, nn.Module), settings=(settings, LatencyConfig))
+        expect_values(model, BudgetError)
+    device, rounds = torch.device(settings.device), []
     with (
         _threads(settings.num_threads),
         torch.no_grad(),
         torch.random.fork_rng([device] if device.type == "cuda" else []),
     ):
-        runner = copy_of(model).to(device).eval()
+        runners = [copy_of(model).to(device).eval() for model in models]
         args, kwargs = _resized(call_arguments(example_inputs), settings.batch_size, device)
         for _ in range(settings.warmup + settings.repeats):
-            _wait_for(device)
-            start = time.perf_counter()
-            runner(*args, **kwargs)
-            _wait_for(device)
-            times.append(time.perf_counter() - start)
-    return 1000 * statistics.median(times[settings.warmup :])
+            rounds.append([_timed_ms(runner, args, kwargs, device) for runner in runners])
+    return [_latency(times) for times in zip(*rounds[settings.warmup :], strict=True)]
+
+
+def _timed_ms(runner: nn.Module, args: Any, kwargs: Any, device: torch.device) -> float:
+    """Return the time of one pass."""
+    _wait_for(device)
+    start = time.perf_counter()
+    runner(*args, **kwargs)
+    _wait_for(device)
+    return 1000 * (time.perf_counter() - start)
+
+
+def _latency(times: Sequence[float]) -> Latency:
+    """Return the median and the quartiles of times."""
+    low, _, high = statistics.quantiles(times, method="inclusive") if len(times) > 1 else [times[0]] * 3
+    return Latency(statistics.median(times), low, high)
 
 
 def _resized(arguments: Any, batch_size: int, device: torch.device) -> Any:

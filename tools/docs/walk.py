@@ -1,0 +1,168 @@
+"""The way of one tiny search and one tiny run through the package: files, calls between files, and traced models.
+
+    python -m tools.docs.walk
+
+A file is entered if a function of it is called. A hop is a pair of files of which a function of the first calls one of
+the second, directly or through code outside of the package; it counts once, however often it happens.
+"""
+
+import inspect
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import yaml
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import cafenet
+from cafenet.cli.main import main as cafenet_command
+from cafenet.modules.calling import tensors_of, unwrap
+from cafenet.tracing.tracer import find_space
+
+PACKAGE = str(Path(cafenet.__file__).parent)
+_TRACING = inspect.unwrap(find_space).__code__
+
+NETWORK = """
+from torch import nn
+
+
+def build():
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, stride=4, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 12, 3, stride=2, bias=False), nn.BatchNorm2d(12), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(12, 10),
+    )
+"""
+TRAINING = {"epochs": 1, "batch_size": 32}
+RECIPE = {
+    "data": {"source": "fashion", "num_train": 150},
+    "supernet": {"r": 1},
+    "train": TRAINING,
+    "budget": "50%",
+    "algorithms": ["evolution"],
+    "evolution": {"population": 4, "iterations": 2},
+    "scoring": {"calibration_size": 64, "batch_size": 32},
+    "baselines": {"random_widths": 2, "random_epochs": 1},
+    "latency": {"repeats": 2, "warmup": 0},
+    "finetune": {**TRAINING, "seeds": [0, 1]},
+}
+"""Every baseline, and two final models of each method."""
+
+
+@dataclass
+class Walk:
+    """What was met on the way."""
+
+    files: set[str] = field(default_factory=set)
+    hops: set[tuple[str, str]] = field(default_factory=set)
+    traces: Counter[str] = field(default_factory=Counter)
+    """How often each model was traced, by its shapes and those of its inputs."""
+
+    @property
+    def most_traces(self) -> int:
+        """How often the model was traced that was traced most often."""
+        return max(self.traces.values(), default=0)
+
+
+def main() -> None:
+    """Print the figures."""
+    for name, work in (("search", tiny_search), ("run", tiny_run)):
+        walk = walked(work)
+        print(f"{name}: {len(walk.files)} files, {len(walk.hops)} hops between files")
+        num_traces = sum(walk.traces.values())
+        print(f"  {num_traces} traces of {len(walk.traces)} shapes, at most {walk.most_traces} of one")
+
+
+def walked(work: Callable[[Path], Any]) -> Walk:
+    """The way of a piece of work that is given an empty directory."""
+    with tempfile.TemporaryDirectory() as place, _watched() as walk, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        work(Path(place))
+    return walk
+
+
+@contextmanager
+def _watched() -> Iterator[Walk]:
+    """Note every call inside the block."""
+    walk = Walk()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        file = frame.f_code.co_filename
+        if event != "call" or not file.startswith(PACKAGE) or frame.f_code.co_name == "<module>":
+            return
+        walk.files.add(file)
+        caller = _nearest(frame.f_back)
+        if caller not in (None, file):
+            walk.hops.add((str(caller), file))
+        if frame.f_code is _TRACING:
+            walk.traces[_shapes(frame.f_locals["model"], frame.f_locals["example_inputs"])] += 1
+
+    sys.setprofile(note)
+    try:
+        yield walk
+    finally:
+        sys.setprofile(None)
+
+
+def _nearest(frame: FrameType | None) -> str | None:
+    """The file of the innermost call that is of the package and not the import of a module."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(PACKAGE):
+            return None if frame.f_code.co_name == "<module>" else frame.f_code.co_filename
+        frame = frame.f_back
+    return None
+
+
+def _shapes(model: nn.Module, example_inputs: Any) -> str:
+    """The shapes of a model's tensors and of its inputs."""
+    shapes = [(name, tuple(tensor.shape)) for name, tensor in unwrap(model).named_parameters()]
+    return repr((shapes, [tuple(tensor.shape) for tensor in tensors_of(example_inputs)]))
+
+
+def tiny_search(directory: Path) -> cafenet.SearchResult:
+    """A search in two stages whose slim model is trained; Uniform, which may have the same widths, is left out."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 12, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 4))
+    data = TensorDataset(torch.randn(64, 3, 6, 6), torch.arange(64) % 4)
+    options = cafenet.SearchOptions(
+        algorithm=cafenet.RandomSearch(samples=4), stages=cafenet.StagesConfig(num_stages=2, carry_weights=True)
+    )
+    training = cafenet.TrainConfig(epochs=1, batch_size=16)
+    result = cafenet.search(
+        model,
+        data,
+        data,
+        budget="50%",
+        train=training,
+        finetune=training,
+        options=options,
+        baseline=False,
+        directory=directory,
+        quiet=True,
+    )
+    assert isinstance(result, cafenet.SearchResult)
+    return result
+
+
+def tiny_run(directory: Path) -> None:
+    """The command `cafenet run` with all baselines, from the recipe to the report."""
+    (directory / "net.py").write_text(NETWORK)
+    model = {"name": f"{directory}/net.py:build", "input_size": [1, 28, 28]}
+    (directory / "tiny.yaml").write_text(yaml.safe_dump({"model": model, **RECIPE}))
+    command = ["run", str(directory / "tiny.yaml"), "--output", str(directory / "run"), "--quiet"]
+    with redirect_stdout(StringIO()):  # the table and the path of the report
+        code = cafenet_command(command)
+    assert code == 0, f"{' '.join(command)} ended with {code}"
+
+
+if __name__ == "__main__":
+    main()
