@@ -38,7 +38,7 @@ def train_supernets(results: Results, ways: Sequence[str], seeds: Sequence[int],
 def worths_of(row: dict[str, Any]) -> FloatArray:
     """What every group is worth by the scores of one supernet, as the default search fits it."""
     work = table_task()
-    return fit_worths(np.log(work.bins.widths(work.taken)), np.array(row["accuracy"]))
+    return fit_worths(np.log(work.bins.widths(work.bin_counts)), np.array(row["accuracy"]))
 
 
 def judged(worths: FloatArray, trust: float, labels: Labels) -> dict[str, float]:

@@ -75,11 +75,11 @@ def pick_ratio(model: nn.Module, space: WidthSpace, batch_size: int, turns: int)
     """A pick (every candidate on the whole batch) against the forwards of the same candidates, extracted."""
     bins = uniform_bins(space, 8)
     supernet = Supernet(model, space, bins, LocallyFree(1), choice=Exact()).train()
-    taken = (bins.num_bins + 1) // 2
+    bin_counts = (bins.num_bins + 1) // 2
     batch = torch.randn(batch_size, 3, 8, 8), torch.randint(10, (batch_size,))
     slim = [
         space.extract(channels={g.name: u for g, u in zip(space.groups, each.units, strict=True)}).train()
-        for each in supernet.candidates(taken)
+        for each in supernet.candidates(bin_counts)
     ]
     loss = nn.functional.cross_entropy
 
@@ -89,7 +89,7 @@ def pick_ratio(model: nn.Module, space: WidthSpace, batch_size: int, turns: int)
             loss(each(batch[0]), batch[1])
 
     def pick() -> None:
-        supernet.pick([batch], loss, taken=taken)
+        supernet.pick([batch], loss, bin_counts=bin_counts)
 
     forwards(), pick()
     return median(seconds(pick) / seconds(forwards) for _ in range(turns))

@@ -97,7 +97,7 @@ def measure(name: str, r: int, steps: int, exact_every: int, batch_size: int) ->
     return {
         "network": name,
         "r": r,
-        "candidates": LocallyFree(r).num_patterns,
+        "candidates": LocallyFree(r).num_offset_sets,
         "race_ratio": median(raced),
         "exact_ratio": median(exact),
         "arithmetic_ratio": median(arithmetic),

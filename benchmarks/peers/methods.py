@@ -47,8 +47,8 @@ def uniform_in_bins(task: Task, trained: nn.Module, percent: int, seed: int, pla
     """One factor for all groups, rounded to the bins of a search; what is left goes to single bins."""
     space = cafenet.trace(trained, task.example)
     feasible = _feasible(space, percent)
-    taken = feasible.fill(feasible.uniform(), np.random.default_rng(seed), low=0.99, n=1)[0]
-    return space.extract(_bins(space).widths(taken), model=sort_by_importance(space, trained))
+    bin_counts = feasible.fill(feasible.uniform(), np.random.default_rng(seed), low=0.99, n=1)[0]
+    return space.extract(_bins(space).widths(bin_counts), model=sort_by_importance(space, trained))
 
 
 def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -120,9 +120,9 @@ def cafenet_free_t(task: Task, trained: nn.Module, percent: int, seed: int, plac
 
 
 def cafenet_bilateral_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The default on a supernet with BCNet's pattern, which takes twice the time."""
+    """The default on a supernet with BCNet's sharing, which takes twice the time."""
     stages, algorithm = ONE_STAGE if percent >= 50 else TWO_STAGES, cafenet.Trend(NUM_SEARCHED)
-    return _from_trained(task, trained, percent, seed, place, algorithm, pattern="bilateral", stages=stages)
+    return _from_trained(task, trained, percent, seed, place, algorithm, sharing="bilateral", stages=stages)
 
 
 def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
@@ -252,19 +252,19 @@ def _from_trained(
     algorithm: Algorithm,
     *,
     r: int = 0,
-    pattern: Literal["locally_free", "bilateral"] = "locally_free",
+    sharing: Literal["locally_free", "bilateral"] = "locally_free",
     metric: str = "accuracy",
     distill: DistillConfig | None = None,
     stages: cafenet.StagesConfig = ONE_STAGE,
 ) -> nn.Module:
     """A supernet that begins with the trained network, its most important channels in front."""
-    supernet = cafenet.SupernetConfig(r=r, beta=0.5, pattern=pattern, sort_by_importance=True)
+    supernet = cafenet.SupernetConfig(r=r, beta=0.5, sharing=sharing, sort_by_importance=True)
     training = trained_for(SUPERNET_EPOCHS, seed, lr=0.05, num_stages=stages.num_stages)
     sampling = cafenet.SamplingConfig(full_share=0.0, distill=distill)
     kinds = {
         "by-loss": metric != "accuracy",
         f"r{r}": r > 0,
-        pattern: pattern == "bilateral",
+        sharing: sharing == "bilateral",
         "distilled": distill is not None,
         "staged": stages is TWO_STAGES,
     }

@@ -46,7 +46,7 @@ def label_long(results: Results, task: Task, seeds: Sequence[int], lengths: Sequ
     """Train the widths of a shard that have no long label yet, seed by seed and short lengths first."""
     images = shrunk(load_data(f"npz:{CIFAR}").train, SIZE)
     part = f"long labels {task.name}"
-    order = np.random.default_rng(0).permutation(len(task.taken))[shard].tolist()
+    order = np.random.default_rng(0).permutation(len(task.bin_counts))[shard].tolist()
     for seed in seeds:
         for number in order:
             for epochs in sorted(lengths):

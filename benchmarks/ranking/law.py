@@ -43,14 +43,14 @@ class Law:
 
 def known_truth(results: Results, task: Task) -> Truth | None:
     """The labels of a network's widths, None where there are too few."""
-    widths = task.bins.widths(task.taken)
+    widths = task.bins.widths(task.bin_counts)
     logarithms = np.log(widths / task.bins.widths(task.bins.num_bins))
     return truth(results.rows(f"labels {task.name}"), task.space.flops(widths) / task.space.flops(), logarithms)
 
 
 def fit_law(task: Task, known: Truth) -> Law:
     """The line over all labelled widths."""
-    logarithms = np.log(task.bins.widths(task.taken[known.numbers]))
+    logarithms = np.log(task.bins.widths(task.bin_counts[known.numbers]))
     columns, labels = np.column_stack([np.ones(len(logarithms)), logarithms]), known.mean
     others = [np.arange(len(labels)) != number for number in range(len(labels))]
     without = [row @ _fit(columns[each], labels[each]) for row, each in zip(columns, others, strict=True)]

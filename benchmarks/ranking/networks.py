@@ -78,7 +78,7 @@ class Task:
     build: Callable[[], nn.Module]
     space: cafenet.WidthSpace
     bins: Bins
-    taken: IntArray
+    bin_counts: IntArray
     """Bins per group, one row a width vector."""
     train: ImageData
     validation: ImageData
@@ -87,7 +87,7 @@ class Task:
     def widths(self, number: int) -> dict[str, int]:
         """Channels per group of one of them."""
         names = [group.name for group in self.space.groups]
-        return dict(zip(names, self.bins.widths(self.taken[number]).tolist(), strict=True))
+        return dict(zip(names, self.bins.widths(self.bin_counts[number]).tolist(), strict=True))
 
 
 BUILDERS: dict[str, Callable[[], nn.Module]] = {"plain": plain, "residual": residual}

@@ -54,7 +54,7 @@ WAYS = {
     "r=1 random candidates": Way(replace(FIXED, r=1), replace(NEAR, random_share=1.0)),
     "r=2 race": Way(replace(FIXED, r=2)),
     "r=2 exact": Way(replace(FIXED, r=2, choice="exact")),
-    "bilateral": Way(replace(FIXED, pattern="bilateral")),
+    "bilateral": Way(replace(FIXED, sharing="bilateral")),
     "fixed, sandwich": Way(sampling=replace(NEAR, sandwich=2), epochs=0.25),
     "fixed, over all widths": Way(sampling=replace(NEAR, flops_band=None)),
     "r=1 race, over all widths": Way(replace(FIXED, r=1), replace(NEAR, flops_band=None)),
@@ -95,7 +95,7 @@ def ranked(task: Task, trained: nn.Module, way: Way, seed: int) -> dict[str, Any
     supernet = trained_supernet(task, trained, way, seed)
     train_seconds = time.process_time() - start
     start = time.process_time()
-    scores = scores_of(task, supernet, task.taken)
+    scores = scores_of(task, supernet, task.bin_counts)
     score_seconds = time.process_time() - start
     balanced = [np.maximum(1, np.rint(share * task.bins.num_bins).astype(np.int64)) for share in BALANCED]
     return {
@@ -122,12 +122,14 @@ def scores_of(task: Task, supernet: Supernet, rows: Iterable[IntArray]) -> list[
     return [scored(supernet, row, calibration, validation) for row in rows]
 
 
-def scored(supernet: Supernet, taken: IntArray, calibration: Examples, validation: Examples) -> tuple[float, float]:
-    """The best candidate's accuracy in percent, and the least loss of any (the means, where a pattern averages)."""
+def scored(
+    supernet: Supernet, bin_counts: IntArray, calibration: Examples, validation: Examples
+) -> tuple[float, float]:
+    """The best candidate's accuracy in percent, and the least loss of any (the means, where a sharing averages)."""
     generator = torch.Generator().manual_seed(0)
     found = []
     with training_mode(supernet.model, False), torch.no_grad():
-        for candidate in supernet.pattern.candidates(supernet.binned, taken, generator):
+        for candidate in supernet.sharing.candidates(supernet.binned, bin_counts, generator):
             prepared = PreparedSubnet(supernet, candidate)
             prepared.recalibrate([x for x, _ in calibration.batches(0, NUM_CALIBRATION, EVAL_BATCH)], goes_on=False)
             parts = [(prepared.run(x), y) for x, y in validation.batches(0, validation.size, EVAL_BATCH)]
@@ -135,7 +137,7 @@ def scored(supernet: Supernet, taken: IntArray, calibration: Examples, validatio
             accuracy = 100 * (outputs.argmax(1) == targets).double().mean().item()
             found.append((accuracy, cross_entropy(outputs, targets).item()))
     accuracies, losses = np.array(found).T
-    if supernet.pattern.averages:
+    if supernet.sharing.averages:
         return float(accuracies.mean()), float(losses.mean())
     return float(accuracies.max()), float(losses.min())
 

@@ -30,9 +30,9 @@ def fit_trends(results: Results, task: Task, seeds: Sequence[int], cache: Path) 
         feasible = Feasible(task.bins, {"flops": task.space.flops, "params": task.space.params}, budget)
         row = {}
         for spread in SPREADS:
-            taken = distinct(sample_balanced(feasible, NUM_SAMPLES, spread, np.random.default_rng(seed)))
-            accuracies, losses = np.array(scores_of(task, supernet, taken)).T
-            logarithms = np.log(task.bins.widths(taken))
+            bin_counts = distinct(sample_balanced(feasible, NUM_SAMPLES, spread, np.random.default_rng(seed)))
+            accuracies, losses = np.array(scores_of(task, supernet, bin_counts)).T
+            logarithms = np.log(task.bins.widths(bin_counts))
             for name, values in (("accuracies", accuracies), ("losses", -losses)):
                 worths = fit_worths(logarithms, values)
                 row[f"{name}, spread {spread}"] = [round(each, 4) for each in (worths / worths.mean()).tolist()]

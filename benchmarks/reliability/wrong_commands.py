@@ -42,7 +42,7 @@ RECIPE_VALUES: dict[str, list[str]] = {
     "supernet.r": ["-1", "1.5"],
     "supernet.beta": ["0", "-1", ".nan", ".inf"],
     "supernet.bins": ["even"],
-    "supernet.pattern": ["free"],
+    "supernet.sharing": ["free"],
     "supernet.min_width": ["0", "-1", "1.5", "wide"],
     "supernet.divisor": ["0", "-8", "1.5"],
     "train.epochs": ["0", "-1", ".nan", ".inf", "long"],

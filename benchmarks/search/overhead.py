@@ -34,9 +34,9 @@ class InstantScorer:
         self.seconds = 0.0
         self.num_scored = 0
 
-    def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
+    def score(self, bin_counts: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
         start = time.perf_counter()
-        value = 1 - float(np.square(taken / self._num_bins - 0.7).mean())
+        value = 1 - float(np.square(bin_counts / self._num_bins - 0.7).mean())
         values = None
         if bar is None or value >= bar.value:
             values = (self._values[self.num_scored % 64] < value).astype(np.float64)
@@ -69,8 +69,8 @@ def one_search(space: cafenet.WidthSpace, seed: int) -> dict[str, Any]:
     feasible = Feasible(bins, {"flops": space.flops}, parse_budget("50%", space))
     scorer = InstantScorer(bins.num_bins)
 
-    def costs(taken: IntArray) -> dict[str, float]:
-        widths = bins.widths(taken[None])
+    def costs(bin_counts: IntArray) -> dict[str, float]:
+        widths = bins.widths(bin_counts[None])
         return {"flops": float(space.flops(widths)[0]), "params": float(space.params(widths)[0])}
 
     with tempfile.TemporaryDirectory() as directory:

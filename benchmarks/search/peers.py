@@ -42,8 +42,8 @@ def search_peer(name: str, table: Table, mode: str, percent: int, seed: int, mos
     known: dict[int, float] = {}
     while run.distinct.num_evaluations < most and run.all_suggestions.num_evaluations < MOST_SUGGESTIONS * most:
         trial = study.ask()
-        taken = [trial.suggest_int(f"group{group}", 1, 4) for group in range(len(CHANNELS))]
-        number = int(table.number(np.array(taken)))
+        bin_counts = [trial.suggest_int(f"group{group}", 1, 4) for group in range(len(CHANNELS))]
+        number = int(table.number(np.array(bin_counts)))
         trial.set_constraint("flops", float(table.flops[number]) / limit - 1)
         if table.flops[number] > limit:
             run.all_suggestions.skip()

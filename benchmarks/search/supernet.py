@@ -31,13 +31,13 @@ class TimedScorer(Scorer):
         self.wall, self.cpu = time.perf_counter(), time.process_time()
         self.num_widths, self.is_over = 0, False
 
-    def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
+    def score(self, bin_counts: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
         """As the scorer does."""
         if exact and not self.is_over:
             self.wall, self.cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
             self.is_over = True
         self.num_widths += not exact
-        return super().score(taken, bar, exact=exact)
+        return super().score(bin_counts, bar, exact=exact)
 
 
 def compare_scoring(results: Results, cache: Path, seeds: Sequence[int], *, quick: bool) -> None:
@@ -89,8 +89,8 @@ def timed_search(scorer: TimedScorer, seed: int, iterations: int) -> dict[str, A
 
 
 def _exact_values(scorer: Scorer, result: FoundWidths) -> Any:
-    taken = scorer.supernet.binned.bins.num_taken(list(result.widths.values()))
-    score = Scorer.score(scorer, taken, exact=True)
+    bin_counts = scorer.supernet.binned.bins.bin_counts(list(result.widths.values()))
+    score = Scorer.score(scorer, bin_counts, exact=True)
     assert score.values is not None
     return score.values
 

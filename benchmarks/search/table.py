@@ -34,9 +34,9 @@ class Table:
     """(widths, 3): of the three trainings."""
     flops: FloatArray
 
-    def number(self, taken: IntArray) -> IntArray:
+    def number(self, bin_counts: IntArray) -> IntArray:
         """The position of each row of quarters."""
-        return (np.asarray(taken) - 1) @ 4 ** np.arange(len(CHANNELS))[::-1]
+        return (np.asarray(bin_counts) - 1) @ 4 ** np.arange(len(CHANNELS))[::-1]
 
     def searched(self, mode: str) -> FloatArray:
         """What a search sees: the mean, or one training."""
@@ -106,7 +106,7 @@ def search_table(algorithm: Algorithm, table: Table, mode: str, percent: int, se
     try:
         proposal = next(proposals)
         while track.num_evaluations < most:
-            values = [_evaluated(number, known, track) for number in table.number(proposal.taken).tolist()]
+            values = [_evaluated(number, known, track) for number in table.number(proposal.bin_counts).tolist()]
             proposal = proposals.send(np.array(values))
     except StopIteration:
         pass
@@ -121,7 +121,7 @@ def settle_on_table(table: Table, mode: str, percent: int, seed: int, most: int)
         try:
             proposal = next(proposals)
             while True:
-                proposal = proposals.send(table.searched(mode)[table.number(proposal.taken)])
+                proposal = proposals.send(table.searched(mode)[table.number(proposal.bin_counts)])
         except StopIteration as end:
             found.append(round(float(table.judged(mode)[table.number(end.value[0])]), 3))
     return found

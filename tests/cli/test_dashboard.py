@@ -126,8 +126,8 @@ def _read(address, process):
 
 def test_a_port_that_cannot_be_had(finished, capsys):
     pytest.importorskip("optuna_dashboard", reason="the dashboard is an extra")
-    with socket.create_server(("localhost", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("localhost", 0)) as bin_counts:
+        port = bin_counts.getsockname()[1]
         assert main(["dashboard", str(finished), "--port", str(port)]) == 2
     captured = capsys.readouterr()
     assert f"localhost:{port} must be free to serve on, but: Address already in use" in captured.err

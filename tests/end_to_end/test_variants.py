@@ -70,7 +70,7 @@ def test_the_fixed_pattern_keeps_leading_channels(finished):
     assert all(kept == list(range(len(kept))) for kept in entries[FIXED].channels.values())
     assert entries[FIXED].supernet == finished / "supernet-fixed"
     assert entries[OURS].supernet == finished / "supernet"
-    saved = torch.load(finished / "supernet-fixed" / "supernet.pt", weights_only=True)["identity"]["pattern"]
+    saved = torch.load(finished / "supernet-fixed" / "supernet.pt", weights_only=True)["identity"]["sharing"]
     assert "r=0" in saved
 
 

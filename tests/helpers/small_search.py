@@ -17,7 +17,7 @@ from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
 from cafenet.space.bins import Bins, GroupBins, flops_sensitive_bins
 from cafenet.supernet.candidate_choice import Exact
-from cafenet.supernet.sharing import LocallyFree, Pattern
+from cafenet.supernet.sharing import LocallyFree, Sharing
 from cafenet.supernet.supernet import Supernet
 from tests.helpers.small_training import batch, built, traced, trained
 
@@ -39,10 +39,10 @@ def _trained_state() -> dict[str, Tensor]:
         return trained(untrained(), data=noisy(256, 3), epochs=6, batch_size=16).model.state_dict()
 
 
-def untrained(pattern: Pattern | None = None, beta: float = 1.0) -> Supernet:
+def untrained(sharing: Sharing | None = None, beta: float = 1.0) -> Supernet:
     """What `tiny` is before it has learned anything."""
     space, bins = _space(beta)
-    return Supernet(built(), space, bins, pattern or LocallyFree(1), choice=Exact()).train()
+    return Supernet(built(), space, bins, sharing or LocallyFree(1), choice=Exact()).train()
 
 
 @functools.cache
@@ -51,12 +51,12 @@ def _space(beta: float) -> tuple[WidthSpace, Bins]:
     return space, flops_sensitive_bins(space, beta)
 
 
-def tiny(pattern: Pattern | None = None, beta: float = 1.0) -> Supernet:
+def tiny(sharing: Sharing | None = None, beta: float = 1.0) -> Supernet:
     """A new supernet of `Plain` with the same trained weights each time: 8 widths of `one` times 6 of `two`.
 
     With beta = 0.5 these are 8 x 12.
     """
-    supernet = untrained(pattern, beta)
+    supernet = untrained(sharing, beta)
     supernet.model.load_state_dict(_trained_state())
     return supernet
 
@@ -104,6 +104,6 @@ class TableScorer:
         self._value, self.chance, self._num_candidates = value, chance, num_candidates
         self.asked: list[tuple[tuple[int, ...], bool]] = []
 
-    def score(self, taken: np.ndarray, bar: Score | None = None, *, exact: bool = False) -> Score:
-        self.asked.append((tuple(taken.tolist()), exact))
-        return Score(float(self._value(taken)), 0, self._num_candidates, 100, True, 0.0, None)
+    def score(self, bin_counts: np.ndarray, bar: Score | None = None, *, exact: bool = False) -> Score:
+        self.asked.append((tuple(bin_counts.tolist()), exact))
+        return Score(float(self._value(bin_counts)), 0, self._num_candidates, 100, True, 0.0, None)

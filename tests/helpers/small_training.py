@@ -17,7 +17,7 @@ from cafenet.space.bins import Bins, uniform_bins
 from cafenet.space.layout import Subnet
 from cafenet.supernet.candidate_choice import Choice, Exact
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.sharing import LocallyFree, Pattern
+from cafenet.supernet.sharing import LocallyFree, Sharing
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import TrainConfig, train_supernet
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
@@ -116,7 +116,7 @@ def data(size: int = 64, seed: int = 0) -> TensorDataset:
 
 def supernet_of(
     model: nn.Module | None = None,
-    pattern: Pattern | None = None,
+    sharing: Sharing | None = None,
     choice: Choice | None = None,
     *,
     bins: Bins | None = None,
@@ -126,7 +126,7 @@ def supernet_of(
     model = built() if model is None else model
     space = traced(model)
     bins = uniform_bins(space, 4) if bins is None else bins
-    supernet = Supernet(model, space, bins, pattern or LocallyFree(1), choice=choice or Exact(), seed=seed)
+    supernet = Supernet(model, space, bins, sharing or LocallyFree(1), choice=choice or Exact(), seed=seed)
     return supernet.train()
 
 

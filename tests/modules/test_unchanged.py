@@ -151,7 +151,7 @@ class Hoarder(nn.Module):
             self.ready = True
             self.conv.register_forward_hook(lambda module, args, output: output + 1)
             self.conv.register_forward_pre_hook(lambda module, args: None)
-            self.conv.register_full_backward_hook(lambda module, given, taken: None)
+            self.conv.register_full_backward_hook(lambda module, given, bin_counts: None)
             self.add_module("late", nn.Linear(2, 2))
             self.register_buffer("seen", torch.ones(2))
             self.register_parameter("scale", nn.Parameter(torch.ones(2)))

@@ -44,9 +44,9 @@ def outputs_by_hand(supernet, subnet, images=IMAGES, calibration=CALIBRATION):
     return slim.eval()(images)
 
 
-def by_hand(supernet, taken, metric=accuracy, target=LABELS):
+def by_hand(supernet, bin_counts, metric=accuracy, target=LABELS):
     """The mean metric of every candidate."""
-    subnets = supernet.candidates(np.array(taken))
+    subnets = supernet.candidates(np.array(bin_counts))
     return [float(metric(outputs_by_hand(supernet, subnet), target).double().mean()) for subnet in subnets]
 
 
@@ -69,9 +69,9 @@ def test_exact_scores_equal_brute_force_over_all_candidates(metric):
     supernet = tiny()
     scorer = scorer_of(supernet, metric=metric.__name__)
     tolerance = {"abs": ONE_EXAMPLE} if metric is accuracy else {"rel": 1e-4}
-    for taken in every_vector(supernet.binned.num_bins)[::5]:
-        values = by_hand(supernet, taken, metric)
-        score = scorer.score(taken, exact=True)
+    for bin_counts in every_vector(supernet.binned.num_bins)[::5]:
+        values = by_hand(supernet, bin_counts, metric)
+        score = scorer.score(bin_counts, exact=True)
         assert score.value == pytest.approx(max(values), **tolerance)
         assert values[score.candidate] == pytest.approx(max(values), **tolerance)
         assert (score.num_candidates, score.num_examples, score.is_complete) == (len(values), 256, True)
@@ -83,8 +83,8 @@ def test_a_raced_score_is_the_chosen_candidates_own(metric):
     scorer = scorer_of(supernet, metric=metric.__name__)
     tolerance = {"abs": ONE_EXAMPLE} if metric is accuracy else {"rel": 1e-4}
     regrets = []
-    for taken in ([4, 3], [3, 4], [5, 5], [6, 2], [2, 4]):
-        values, score = by_hand(supernet, taken, metric), scorer.score(np.array(taken))
+    for bin_counts in ([4, 3], [3, 4], [5, 5], [6, 2], [2, 4]):
+        values, score = by_hand(supernet, bin_counts, metric), scorer.score(np.array(bin_counts))
         assert score.value == pytest.approx(values[score.candidate], **tolerance)
         assert score.is_complete
         regrets.append((max(values) - score.value) / (max(values) - min(values)))
@@ -94,18 +94,20 @@ def test_a_raced_score_is_the_chosen_candidates_own(metric):
 def test_a_race_that_sees_everything_ends_where_brute_force_does():
     supernet = tiny(LocallyFree(2))
     everything = scorer_of(supernet, metric="negative_loss", first_share=1.0, calibration_size=32)
-    for taken in ([4, 3], [3, 4], [5, 5]):
-        exact = everything.score(np.array(taken), exact=True)
-        assert parts(everything.score(np.array(taken))) == parts(exact)
+    for bin_counts in ([4, 3], [3, 4], [5, 5]):
+        exact = everything.score(np.array(bin_counts), exact=True)
+        assert parts(everything.score(np.array(bin_counts))) == parts(exact)
 
 
 def test_without_racing_scores_are_exact():
     supernet = tiny(LocallyFree(2))
     plain, fast = scorer_of(supernet, race=False), scorer_of(supernet)
-    taken = np.array([4, 3])
+    bin_counts = np.array([4, 3])
     bar = plain.score(np.array([8, 6]))
     assert (
-        parts(plain.score(taken, bar)) == parts(plain.score(taken, exact=True)) == parts(fast.score(taken, exact=True))
+        parts(plain.score(bin_counts, bar))
+        == parts(plain.score(bin_counts, exact=True))
+        == parts(fast.score(bin_counts, exact=True))
     )
 
 
@@ -121,14 +123,14 @@ def test_a_race_looks_at_few_examples():
     seen = []
     supernet = tiny(LocallyFree(2))
     scorer = scorer_of(supernet, metric=counting(seen))
-    taken = np.array([4, 3])
-    assert len(scorer.candidates(taken)) == 10
+    bin_counts = np.array([4, 3])
+    assert len(scorer.candidates(bin_counts)) == 10
     seen.clear()
-    scorer.score(taken)
+    scorer.score(bin_counts)
     # a sixteenth of 256 for all 10, twice as many for the better 4 and again for the better 2, all for the winner
     assert sum(seen) == 10 * 16 + 4 * 32 + 2 * 64 + 256
     seen.clear()
-    scorer.score(taken, exact=True)
+    scorer.score(bin_counts, exact=True)
     assert sum(seen) == 10 * 256
 
 
@@ -169,8 +171,8 @@ def test_values_serve_as_a_bar_and_are_kept_as_the_store_keeps_them():
 def test_one_example_decides_nothing():
     scorer = Scorer(tiny(), TRAIN, noisy(8, 2), config=ScoringConfig(min_examples=1))
     bar = scorer.score(np.array([8, 6]))
-    for taken in every_vector([8, 6])[::3]:
-        score = scorer.score(taken, bar)
+    for bin_counts in every_vector([8, 6])[::3]:
+        score = scorer.score(bin_counts, bar)
         assert np.isfinite(score.standard_error)
         assert score.num_examples >= 2
 
@@ -195,8 +197,8 @@ def test_a_hopeless_width_is_dropped_with_the_difference_seen_so_far():
 def test_widths_are_dropped_at_growing_parts_by_the_rule():
     scorer = scorer_of(tiny())
     bar, dropped_at = scorer.score(np.array([4, 4])), set()
-    for taken in every_vector([8, 6])[::2]:
-        score, whole = scorer.score(taken, bar), scorer.score(taken)
+    for bin_counts in every_vector([8, 6])[::2]:
+        score, whole = scorer.score(bin_counts, bar), scorer.score(bin_counts)
         assert score.candidate == whole.candidate
         for stop in (32, 64, 128, 192):
             if stop < score.num_examples:  # it was not clearly behind there, or it would have been dropped
@@ -215,10 +217,10 @@ def test_widths_are_dropped_at_growing_parts_by_the_rule():
 def test_a_good_width_is_never_dropped():
     scorer = scorer_of(tiny())
     bar = scorer.score(np.array([3, 3]))
-    for taken in every_vector([8, 6])[::2]:
-        whole = scorer.score(taken)
+    for bin_counts in every_vector([8, 6])[::2]:
+        whole = scorer.score(bin_counts)
         if whole.value >= bar.value + 0.05:
-            assert parts(scorer.score(taken, bar)) == parts(whole)
+            assert parts(scorer.score(bin_counts, bar)) == parts(whole)
     assert scorer.score(np.array([3, 3]), bar).is_complete
 
 
@@ -226,7 +228,7 @@ def test_widths_are_dropped_less_readily_if_asked():
     ready, patient = scorer_of(tiny()), scorer_of(tiny(), drop_below=8.0)
     bar = ready.score(np.array([8, 6]))
     dropped = [
-        sum(not scorer.score(taken, bar).is_complete for taken in every_vector([8, 6])[::3])
+        sum(not scorer.score(bin_counts, bar).is_complete for bin_counts in every_vector([8, 6])[::3])
         for scorer in (ready, patient)
     ]
     assert 0 < dropped[1] < dropped[0]
@@ -256,9 +258,14 @@ def test_the_order_of_the_validation_set_does_not_matter(metric):
     assert len(others) == 4
     for other in others:
         assert parts(other.score(np.array([5, 4]))) == parts(bar)
-        for taken, options in (([4, 3], {"exact": True}), ([4, 3], {"bar": bar}), ([1, 1], {"bar": bar}), ([7, 5], {})):
-            expected = first.score(np.array(taken), **options)
-            assert parts(other.score(np.array(taken), **options)) == parts(expected)
+        for bin_counts, options in (
+            ([4, 3], {"exact": True}),
+            ([4, 3], {"bar": bar}),
+            ([1, 1], {"bar": bar}),
+            ([7, 5], {}),
+        ):
+            expected = first.score(np.array(bin_counts), **options)
+            assert parts(other.score(np.array(bin_counts), **options)) == parts(expected)
         assert other.validation.digest() == first.validation.digest()
 
 
@@ -356,11 +363,11 @@ def test_the_bilateral_pattern_scores_the_mean_of_both_sides():
 
 def test_drawn_candidates_are_the_same_each_time():
     supernet = tiny(LocallyFree(1, per_group=True, max_candidates=4))
-    scorer, taken = scorer_of(supernet), np.array([4, 3])
-    first = [[units.tolist() for units in subnet.units] for subnet in scorer.candidates(taken)]
+    scorer, bin_counts = scorer_of(supernet), np.array([4, 3])
+    first = [[units.tolist() for units in subnet.units] for subnet in scorer.candidates(bin_counts)]
     supernet.sample()
-    assert [[units.tolist() for units in subnet.units] for subnet in scorer.candidates(taken)] == first
-    assert [units.tolist() for units in scorer.subnet(taken, 1).units] == first[1]
+    assert [[units.tolist() for units in subnet.units] for subnet in scorer.candidates(bin_counts)] == first
+    assert [units.tolist() for units in scorer.subnet(bin_counts, 1).units] == first[1]
     assert first[1] != first[0]
     assert [[units.tolist() for units in subnet.units] for subnet in scorer.candidates(np.array([5, 3]))] != first
 

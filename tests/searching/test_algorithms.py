@@ -19,10 +19,10 @@ every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
 every_sampling_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS[:3], ids=repr)
 
 
-def gain(taken):
+def gain(bin_counts):
     """Monotone and separable, with less and less to gain from each bin; no two vectors are alike."""
-    weights = 1 + np.arange(taken.shape[-1]) * 0.31
-    return (weights * np.log1p(taken)).sum(axis=-1)
+    weights = 1 + np.arange(bin_counts.shape[-1]) * 0.31
+    return (weights * np.log1p(bin_counts)).sum(axis=-1)
 
 
 def proposed(algorithm, space, value=gain, seed=0, most=3000):
@@ -33,7 +33,7 @@ def proposed(algorithm, space, value=gain, seed=0, most=3000):
     try:
         while sum(map(len, values)) < most:
             proposals.append(proposal)
-            values.append(np.asarray(value(proposal.taken), dtype=float))
+            values.append(np.asarray(value(proposal.bin_counts), dtype=float))
             proposal = search.send(values[-1])
     except StopIteration:
         return proposals, values
@@ -41,7 +41,7 @@ def proposed(algorithm, space, value=gain, seed=0, most=3000):
 
 
 def rows_of(proposals):
-    return np.concatenate([proposal.taken for proposal in proposals])
+    return np.concatenate([proposal.bin_counts for proposal in proposals])
 
 
 def found(algorithm, space, value=gain, seed=0):
@@ -74,12 +74,12 @@ every_space = pytest.mark.parametrize("space", [make() for make in SPACES.values
 def test_proposals_are_vectors_of_the_space(algorithm, space):
     proposals, _ = proposed(algorithm, space)
     for proposal in proposals:
-        assert proposal.taken.ndim == 2
-        assert len(proposal.taken) > 0
-        assert np.issubdtype(proposal.taken.dtype, np.integer)
-        assert (proposal.taken >= 1).all()
-        assert (proposal.taken <= space.num_bins).all()
-        assert len(np.unique(proposal.taken, axis=0)) == len(proposal.taken)
+        assert proposal.bin_counts.ndim == 2
+        assert len(proposal.bin_counts) > 0
+        assert np.issubdtype(proposal.bin_counts.dtype, np.integer)
+        assert (proposal.bin_counts >= 1).all()
+        assert (proposal.bin_counts <= space.num_bins).all()
+        assert len(np.unique(proposal.bin_counts, axis=0)) == len(proposal.bin_counts)
         assert proposal.num_kept >= 1
         assert proposal.label
 
@@ -107,7 +107,9 @@ def test_equal_seeds_give_equal_proposals(algorithm, space):
 @every_sampling_algorithm
 def test_other_seeds_give_other_proposals(algorithm):
     space = feasible([9] * 6, 27)
-    first, again, other = (next(algorithm.proposals(space, np.random.default_rng(seed))).taken for seed in (3, 3, 4))
+    first, again, other = (
+        next(algorithm.proposals(space, np.random.default_rng(seed))).bin_counts for seed in (3, 3, 4)
+    )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -170,7 +172,9 @@ def test_all_caps_hold_at_once(algorithm):
 
 
 @pytest.mark.parametrize(
-    "value", [lambda taken: np.full(len(taken), 0.5), lambda taken: 1e9 * gain(taken)], ids=["flat", "huge"]
+    "value",
+    [lambda bin_counts: np.full(len(bin_counts), 0.5), lambda bin_counts: 1e9 * gain(bin_counts)],
+    ids=["flat", "huge"],
 )
 @every_algorithm
 def test_scores_of_any_kind_lead_to_an_end(algorithm, value):
@@ -189,7 +193,7 @@ def test_a_name_and_a_number_for_progress(algorithm):
 def test_evolution_proposes_as_many_as_it_says(screened):
     algorithm = Evolution(population=12, iterations=6, num_parents=4, screened=screened)
     proposals, _ = proposed(algorithm, feasible([20] * 6, 60))
-    assert [len(proposal.taken) for proposal in proposals] == [12] * 6
+    assert [len(proposal.bin_counts) for proposal in proposals] == [12] * 6
     assert {proposal.num_kept for proposal in proposals} == {4}
     assert not any(proposal.is_own_contest for proposal in proposals)
     assert [proposal.label for proposal in proposals] == [f"iteration {number}" for number in range(1, 7)]
@@ -207,8 +211,8 @@ def test_generations_get_better(algorithm):
 def test_screening_helps():
     """Where bins of one group count for the next, too, ten screened children are worth more than one that is not."""
 
-    def value(taken):
-        return gain(taken) + 0.02 * (taken[:, 1:] * taken[:, :-1]).sum(axis=1)
+    def value(bin_counts):
+        return gain(bin_counts) + 0.02 * (bin_counts[:, 1:] * bin_counts[:, :-1]).sum(axis=1)
 
     spaces = [feasible([12] * 6, 36, np.linspace(1, 2, 6).tolist()) for _ in range(4)]
     reached = {
@@ -223,7 +227,7 @@ def test_screening_helps():
 
 def test_random_search_proposes_as_many_as_asked():
     proposals, _ = proposed(RandomSearch(samples=90), feasible([20] * 6, 60))
-    assert [len(proposal.taken) for proposal in proposals] == [40, 40, 10]
+    assert [len(proposal.bin_counts) for proposal in proposals] == [40, 40, 10]
     assert RandomSearch(samples=90).num_widths(feasible([20] * 6, 60)) == 90
 
 
@@ -235,15 +239,15 @@ def test_random_search_goes_on_where_one_batch_brings_nothing_new():
 
 def test_plain_evolution_drops_surplus_children_at_random():
     algorithm = Evolution(population=12, iterations=30, screened=1)
-    proposals, _ = proposed(algorithm, feasible([20] * 4, 40), lambda taken: np.zeros(len(taken)))
-    firsts = np.concatenate([proposal.taken[:, 0] for proposal in proposals[1:]])
-    lasts = np.concatenate([proposal.taken[:, 3] for proposal in proposals[1:]])
+    proposals, _ = proposed(algorithm, feasible([20] * 4, 40), lambda bin_counts: np.zeros(len(bin_counts)))
+    firsts = np.concatenate([proposal.bin_counts[:, 0] for proposal in proposals[1:]])
+    lasts = np.concatenate([proposal.bin_counts[:, 3] for proposal in proposals[1:]])
     assert abs(firsts.mean() - lasts.mean()) < 1.5  # groups are alike; taking the first rows would favour small ones
 
 
 def test_random_search_takes_no_notice_of_scores():
     space = feasible([9] * 4, 18)
-    first, other = (proposed(RandomSearch(), space, value)[0] for value in (gain, lambda taken: -gain(taken)))
+    first, other = (proposed(RandomSearch(), space, value)[0] for value in (gain, lambda bin_counts: -gain(bin_counts)))
     assert np.array_equal(rows_of(first), rows_of(other))
 
 
@@ -252,31 +256,31 @@ def test_greedy_shrinks_one_group_a_step_from_full_width():
     proposals, values = proposed(Greedy(exchanges=0), space)
     current = space.num_bins
     for proposal, scores in itertools.islice(zip(proposals, values, strict=True), len(proposals) - 1):
-        smaller = current - proposal.taken
+        smaller = current - proposal.bin_counts
         assert ((smaller > 0).sum(axis=1) == 1).all()
         assert (smaller >= 0).all()
         assert len(smaller) == (current > 1).sum()
         assert (smaller.sum(axis=1) == 1).all()  # 2% of 18 channels is less than one
         assert proposal.is_own_contest
         assert proposal.num_kept == 1
-        current = proposal.taken[np.argmax(scores)]
+        current = proposal.bin_counts[np.argmax(scores)]
     assert proposals[-1].label == "budget met"
-    assert proposals[-1].taken.tolist() == [current.tolist()]
+    assert proposals[-1].bin_counts.tolist() == [current.tolist()]
     assert current.sum() == 9
 
 
 def test_greedy_takes_steps_of_the_size_that_it_says():
     space = feasible([50, 50], 60)
     proposals, _ = proposed(Greedy(step=0.1, exchanges=0), space)
-    assert [len(proposal.taken) for proposal in proposals] == [2, 2, 2, 2, 1]
-    assert proposals[0].taken.tolist() == [[40, 50], [50, 40]]
+    assert [len(proposal.bin_counts) for proposal in proposals] == [2, 2, 2, 2, 1]
+    assert proposals[0].bin_counts.tolist() == [[40, 50], [50, 40]]
 
 
 def test_greedy_exchanges_what_it_regrets():
     """Shrinking alone is misled here: above the budget the first group matters, within it the second one does."""
 
-    def value(taken):
-        first, second = taken.T
+    def value(bin_counts):
+        first, second = bin_counts.T
         return np.where(first + second > 10, first + 0.1 * second, 0.1 * first + second)
 
     space = feasible([10, 10], 10)
@@ -290,8 +294,8 @@ def test_greedy_exchanges_what_it_regrets():
 def test_greedy_exchanges_about_a_step():
     space = feasible([20, 20], 20)
     proposals, _ = proposed(Greedy(step=0.1), space)
-    (budget_met,) = [proposal.taken[0] for proposal in proposals if proposal.label == "budget met"]
-    (exchange,) = [proposal.taken for proposal in proposals if proposal.label == "exchange 1"]
+    (budget_met,) = [proposal.bin_counts[0] for proposal in proposals if proposal.label == "budget met"]
+    (exchange,) = [proposal.bin_counts for proposal in proposals if proposal.label == "exchange 1"]
     assert np.abs(exchange - budget_met).max() <= 4  # a tenth of 20 channels goes to one group, out of the other
 
 
@@ -304,7 +308,7 @@ def test_greedy_stops_when_exchanges_no_longer_help():
     assert all(later > earlier for earlier, later in itertools.pairwise(bests[:-1]))
     assert bests[-1] <= max(bests[:-1])
     for proposal in proposals[start:]:
-        assert feasible([6, 6, 6], 9).fits(proposal.taken).all()
+        assert feasible([6, 6, 6], 9).fits(proposal.bin_counts).all()
 
 
 @pytest.mark.parametrize(

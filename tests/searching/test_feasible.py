@@ -405,8 +405,8 @@ def test_the_nearest_vectors_of_large_spaces():
     added = feasible([4] * 12, prices, 252).fill(start, rng(), low=1.0)
     assert len(added) == 8
     assert {tuple(np.sort(row - start)) for row in added} == {(*[0] * 11, 1)}
-    taken = feasible([4] * 12, prices, 232).fill(start, rng(), low=1.0)
-    assert {tuple(np.sort(row - start)) for row in taken[:1]} == {(-1, *[0] * 11)}
+    bin_counts = feasible([4] * 12, prices, 232).fill(start, rng(), low=1.0)
+    assert {tuple(np.sort(row - start)) for row in bin_counts[:1]} == {(-1, *[0] * 11)}
 
 
 def test_many_groups_that_cannot_vary():

@@ -19,20 +19,20 @@ from tests.helpers.small_search import TableScorer, binned, feasible, weighted
 class Misled(TableScorer):
     """Says the sum in a race, and something else exactly; vectors in `drops` are dropped."""
 
-    def __init__(self, exact=lambda taken: taken.sum(), drops=()):
-        super().__init__(lambda taken: taken.sum())
+    def __init__(self, exact=lambda bin_counts: bin_counts.sum(), drops=()):
+        super().__init__(lambda bin_counts: bin_counts.sum())
         self._exact, self._drops = exact, drops
 
-    def score(self, taken, bar=None, *, exact=False):
-        score = super().score(taken, bar, exact=exact)
-        is_complete = exact or tuple(taken.tolist()) not in self._drops
-        return Score(float(self._exact(taken)) if exact else score.value, 0, 3, 100, is_complete, 0.0, None)
+    def score(self, bin_counts, bar=None, *, exact=False):
+        score = super().score(bin_counts, bar, exact=exact)
+        is_complete = exact or tuple(bin_counts.tolist()) not in self._drops
+        return Score(float(self._exact(bin_counts)) if exact else score.value, 0, 3, 100, is_complete, 0.0, None)
 
 
 def picked(space, rows, scorer=None, min_usage=0.0, num_finalists=5, meter=None, settle=None):
     """The pick after these rows were proposed, and what was scored exactly."""
     scorer = Misled() if scorer is None else scorer
-    contest = Contest(scorer, TrialStore(None, space.bins, {}), lambda taken: {"flops": 1.0}, "search")
+    contest = Contest(scorer, TrialStore(None, space.bins, {}), lambda bin_counts: {"flops": 1.0}, "search")
     contest.values(Proposal(np.array(rows), 3))
     best = pick_best(
         contest,
@@ -43,28 +43,30 @@ def picked(space, rows, scorer=None, min_usage=0.0, num_finalists=5, meter=None,
         meter=meter,
         settle=settle,
     )
-    return best.taken, [taken for taken, exact in scorer.asked if exact]
+    return best.bin_counts, [bin_counts for bin_counts, exact in scorer.asked if exact]
 
 
 SPACE = feasible([9, 9], 10)
 
 
 def test_the_exact_score_decides_among_the_finalists():
-    scorer = Misled(exact=lambda taken: taken[0])
+    scorer = Misled(exact=lambda bin_counts: bin_counts[0])
     best, exact = picked(SPACE, [[2, 8], [6, 3], [4, 4], [8, 1]], scorer, num_finalists=3)
     assert best == (8, 1)
     assert sorted(exact) == [(2, 8), (6, 3), (8, 1)]
-    best, exact = picked(SPACE, [[2, 8], [6, 3], [4, 4], [8, 1]], Misled(lambda taken: taken[0]), num_finalists=1)
+    best, exact = picked(
+        SPACE, [[2, 8], [6, 3], [4, 4], [8, 1]], Misled(lambda bin_counts: bin_counts[0]), num_finalists=1
+    )
     assert (best, exact) == ((2, 8), [(2, 8)])
 
 
 def test_widths_that_an_algorithm_settles_on_are_tried_in_turn_whatever_their_score():
     rows, settled = [[2, 8], [6, 3], [8, 1]], np.array([[5, 5], [4, 6], [9, 1]])
-    scorer = Misled(exact=lambda taken: taken[0])
+    scorer = Misled(exact=lambda bin_counts: bin_counts[0])
     assert picked(SPACE, rows, scorer, settle=lambda within: settled) == ((5, 5), [(5, 5)])  # no more than needed
     space = estimated([9, 9], 10)
-    meter = Meter(space, lambda taken: 10.1 if tuple(taken) == (5, 5) else 10.0)
-    scorer = Misled(exact=lambda taken: taken[0])
+    meter = Meter(space, lambda bin_counts: 10.1 if tuple(bin_counts) == (5, 5) else 10.0)
+    scorer = Misled(exact=lambda bin_counts: bin_counts[0])
     best, exact = picked(space, rows, scorer, settle=lambda within: settled, meter=meter)
     assert (best, exact) == ((4, 6), [(5, 5), (4, 6)])
     best, exact = picked(SPACE, rows, Misled(), settle=lambda within: np.array([[2, 6]]), min_usage=0.99)
@@ -80,7 +82,7 @@ def test_equal_scores_are_settled_by_the_width():
 def test_finalists_are_filled_up_where_they_use_too_little():
     best, exact = picked(SPACE, [[2, 6]], min_usage=0.99)
     assert sum(best) == 10
-    assert all(sum(taken) == 10 for taken in exact)
+    assert all(sum(bin_counts) == 10 for bin_counts in exact)
     assert 1 <= len(exact) <= 2
     assert picked(SPACE, [[2, 6]], min_usage=0.8)[0] == (2, 6)
     assert picked(SPACE, [[2, 8]], min_usage=1.0) == ((2, 8), [(2, 8)])
@@ -118,7 +120,7 @@ def test_an_estimate_that_is_too_low_is_corrected(settle, error):
     """Every width that the search proposes or settles on is too slow; others are not."""
     space = estimated([400, 400], 200)
     rows = space.sample(20, np.random.default_rng(0))
-    meter = Meter(space, lambda taken: error * taken.sum())
+    meter = Meter(space, lambda bin_counts: error * bin_counts.sum())
     (one, two), _ = picked(space, rows, min_usage=0.99, settle=settle, meter=meter)
     assert 0.95 * 200 <= error * (one + two) <= 200
     assert len(meter.measured_ms) <= 24
@@ -132,7 +134,7 @@ def test_an_estimate_is_corrected_where_another_cap_binds(settle):
     bins, cost = binned(400, 400), weighted(1.0, 1.0)
     budget = Budget("b", (Cap("flops", 100.0), Cap("latency_ms", 200.0)))
     space = Feasible(bins, {"flops": cost, "latency_ms": cost}, budget)
-    meter = Meter(space, lambda taken: 4.0 * taken.sum())
+    meter = Meter(space, lambda bin_counts: 4.0 * bin_counts.sum())
     best, _ = picked(space, space.sample(20, np.random.default_rng(0)), min_usage=0.99, settle=settle, meter=meter)
     assert 0.95 * 200 <= 4 * sum(best) <= 200
 
@@ -140,7 +142,7 @@ def test_an_estimate_is_corrected_where_another_cap_binds(settle):
 def test_settled_rows_that_are_always_the_same_are_narrowed_under_the_corrected_cap():
     """An algorithm of one's own need not settle anew."""
     space = estimated([400, 400], 200)
-    meter = Meter(space, lambda taken: 1.1 * taken.sum())
+    meter = Meter(space, lambda bin_counts: 1.1 * bin_counts.sum())
     best, _ = picked(space, [[100, 100]], min_usage=0.99, settle=lambda within: np.array([[120, 80]]), meter=meter)
     assert 0.95 * 200 <= 1.1 * sum(best) <= 200
 
@@ -148,7 +150,7 @@ def test_settled_rows_that_are_always_the_same_are_narrowed_under_the_corrected_
 def test_a_correction_that_went_too_far_is_taken_back_in_part():
     """Above 180 bins everything takes 50% more: the first correction goes to 133, and 180 would do."""
     space = estimated([400, 400], 200)
-    meter = Meter(space, lambda taken: taken.sum() * (1.5 if taken.sum() > 180 else 1.0))
+    meter = Meter(space, lambda bin_counts: bin_counts.sum() * (1.5 if bin_counts.sum() > 180 else 1.0))
     best, _ = picked(space, [[100, 100]], min_usage=0.99, settle=by_trend, meter=meter)
     assert 170 <= sum(best) <= 180
 
@@ -157,12 +159,12 @@ def test_a_scored_width_that_keeps_the_latency_is_taken_where_no_correction_help
     """All but one are too slow by far, and the smallest as well."""
     space = estimated([9, 9], 10)
     slow = {(3, 4): 9.0}
-    meter = Meter(space, lambda taken: slow.get(tuple(taken.tolist()), 1000.0))
+    meter = Meter(space, lambda bin_counts: slow.get(tuple(bin_counts.tolist()), 1000.0))
     rows = [[5, 5], [5, 4], [3, 4], [5, 1]]
     best, exact = picked(space, rows, meter=meter, settle=lambda within: np.array([[5, 5]]))
     assert best == exact[-1] == (3, 4)
     slow = {(1, 1): 9.0}  # nobody has proposed it
-    meter = Meter(space, lambda taken: slow.get(tuple(taken.tolist()), 1000.0))
+    meter = Meter(space, lambda bin_counts: slow.get(tuple(bin_counts.tolist()), 1000.0))
     assert picked(space, rows, meter=meter)[0] == (1, 1)
 
 
@@ -170,8 +172,8 @@ def test_an_error_comes_when_all_scored_widths_and_the_smallest_have_missed_the_
     space = estimated([9, 9], 10)
     measured = []
 
-    def slow(taken):
-        measured.append(tuple(taken.tolist()))
+    def slow(bin_counts):
+        measured.append(tuple(bin_counts.tolist()))
         return 12.0
 
     message = (

@@ -209,9 +209,9 @@ def test_kept_measurements_are_used_again(measured, tmp_path):
     space, path = small_space(), tmp_path / "deep" / "latency.json"
     arguments = (space, uniform_bins(space, 3), IMAGE, LatencyConfig())
     first = fit_latency(*arguments, cache=path)
-    taken = len(measured)
+    bin_counts = len(measured)
     again = fit_latency(*arguments, cache=str(path))
-    assert len(measured) == taken
+    assert len(measured) == bin_counts
     every = np.array([[4, 2], [6, 4], [8, 2]])
     assert again.predict(every).tolist() == first.predict(every).tolist()
     assert [file.name for file in path.parent.iterdir()] == ["latency.json"]

@@ -129,13 +129,13 @@ def test_two_workers_score_each_width_once_also_when_one_is_killed(dies, monkeyp
 
     scored, score = [], Scorer.score
 
-    def waits_for_help(self, taken, bar=None, *, exact=False):
+    def waits_for_help(self, bin_counts, bar=None, *, exact=False):
         until = time.monotonic() + 120
         while not works.exists():
             assert time.monotonic() < until
             time.sleep(0.01)
-        scored.append(taken)
-        return score(self, taken, bar, exact=exact)
+        scored.append(bin_counts)
+        return score(self, bin_counts, bar, exact=exact)
 
     monkeypatch.setattr(Scorer, "score", waits_for_help)
     num_threads = torch.get_num_threads()
@@ -147,9 +147,9 @@ def test_two_workers_score_each_width_once_also_when_one_is_killed(dies, monkeyp
     assert result == expected
     assert torch.get_num_threads() == num_threads
     store = TrialStore(tmp_path / "trials.journal", supernet.binned.bins, search.identity())
-    found = [(each.taken, each.is_exact) for each in store.all()]
+    found = [(each.bin_counts, each.is_exact) for each in store.all()]
     assert len(found) == len(set(found))
-    assert len({taken for taken, is_exact in found if not is_exact}) == result.num_scored
+    assert len({bin_counts for bin_counts, is_exact in found if not is_exact}) == result.num_scored
     if dies == "yes":
         assert len(scored) == len(found)
     else:
@@ -193,7 +193,9 @@ def test_workers_share_one_estimate_of_latency_and_picks_are_measured_without_th
     assert fits == [1]
     assert helpers == [[]]
     store = TrialStore(journal, search.scorer.supernet.binned.bins, search.identity())
-    assert len({each.taken for each in store.all() if not each.is_exact}) == result.num_scored  # nobody had another way
+    assert (
+        len({each.bin_counts for each in store.all() if not each.is_exact}) == result.num_scored
+    )  # nobody had another way
 
 
 def telling_accuracy(output, target):

@@ -22,8 +22,8 @@ DAMAGES = {
 def filled(path, number=6, **options):
     store = store_at(path, **options)
     for each in range(1, number + 1):
-        taken = np.array([each, 1])
-        claim = store.claim(taken) if store.is_shared else None
+        bin_counts = np.array([each, 1])
+        claim = store.claim(bin_counts) if store.is_shared else None
         store.add(scored([each, 1], value=each / 10), claim)
     return store
 
@@ -39,15 +39,15 @@ def damaged(path, number, damage):
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_journal_torn_in_the_middle_goes_on_with_the_rest(damage, tmp_path, caplog):
     path = tmp_path / "trials.journal"
-    expected = {each.taken: content(each) for each in filled(path).all()}
+    expected = {each.bin_counts: content(each) for each in filled(path).all()}
     first_trial = next(number for number, line in enumerate(lines(path)) if json.loads(line)["op_code"] == 4)
     before = damaged(path, first_trial + 2, damage)
     assert {record.widths["g0"] for record in read_trials(path)} <= {1, 2, 4, 5, 6}  # a report reads what is left
     assert path.read_bytes() == before
     store = store_at(path)
-    found = {each.taken: content(each) for each in store.all()}
+    found = {each.bin_counts: content(each) for each in store.all()}
     lost = {(3, 1), (4, 1)} if damage == "joined" else {(3, 1)}
-    assert found == {taken: each for taken, each in expected.items() if taken not in lost}
+    assert found == {bin_counts: each for bin_counts, each in expected.items() if bin_counts not in lost}
     (line,) = [record.getMessage() for record in caplog.records]
     assert "is damaged in 1 of its lines: 1 trials are lost and are scored again" in line
     assert line.endswith("and the damaged file as trials.journal.damaged")
@@ -63,15 +63,17 @@ def test_scores_of_claimed_trials_stay_with_their_widths(seed, tmp_path):
     path, rng = tmp_path / "trials.journal", random.Random(seed)
     stores = [store_at(path, is_shared=True) for _ in range(2)]
     for first in range(1, 9, 2):
-        taken = [np.array([first, 1]), np.array([first + 1, 1])]
-        claims = [store.claim(each) for store, each in zip(stores, taken, strict=True)]
+        bin_counts = [np.array([first, 1]), np.array([first + 1, 1])]
+        claims = [store.claim(each) for store, each in zip(stores, bin_counts, strict=True)]
         for number in rng.sample((0, 1), 2):
             stores[number].add(scored([first + number, 1], value=(first + number) / 10), claims[number])
     num_lines = len(lines(path))
     for number in rng.sample(range(num_lines), 2):
         damaged(path, number, rng.choice(["cut", "zeros"]))
     found = store_at(path).all()
-    assert {each.taken: each.score.value for each in found}.items() <= {(n, 1): n / 10 for n in range(1, 9)}.items()
+    assert {each.bin_counts: each.score.value for each in found}.items() <= {
+        (n, 1): n / 10 for n in range(1, 9)
+    }.items()
 
 
 def test_most_claimed_trials_survive(tmp_path):
@@ -79,7 +81,7 @@ def test_most_claimed_trials_survive(tmp_path):
     filled(path, 9, is_shared=True)
     creates = [number for number, line in enumerate(lines(path)) if json.loads(line)["op_code"] == 4]
     damaged(path, creates[3], "cut")
-    assert sorted(each.taken[0] for each in store_at(path, is_shared=True).all()) == [1, 2, 3, 5, 6, 7, 8, 9]
+    assert sorted(each.bin_counts[0] for each in store_at(path, is_shared=True).all()) == [1, 2, 3, 5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -100,5 +102,5 @@ def test_a_second_study_after_the_damage_is_not_mixed_up_with_the_first(tmp_path
     filled(path)
     store_at(path, name="other", identity={"weights": "b"}).add(scored([9, 9]))
     damaged(path, 3, "cut")
-    assert [each.taken[0] for each in store_at(path, name="other", identity={"weights": "c"}).all()] == []
-    assert {each.taken[0] for each in store_at(path).all()} <= set(range(1, 7))
+    assert [each.bin_counts[0] for each in store_at(path, name="other", identity={"weights": "c"}).all()] == []
+    assert {each.bin_counts[0] for each in store_at(path).all()} <= set(range(1, 7))

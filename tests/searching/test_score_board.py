@@ -21,13 +21,13 @@ BINS = binned(9, 9)
 class Recorder(TableScorer):
     """Notes the bar of each score; scores below 0.2 are dropped where there is a bar."""
 
-    def __init__(self, value=lambda taken: taken.sum() / 20, **options):
+    def __init__(self, value=lambda bin_counts: bin_counts.sum() / 20, **options):
         super().__init__(value, **options)
         self.bars = []
 
-    def score(self, taken, bar=None, *, exact=False):
+    def score(self, bin_counts, bar=None, *, exact=False):
         self.bars.append(None if bar is None else bar.value)
-        score = super().score(taken, bar, exact=exact)
+        score = super().score(bin_counts, bar, exact=exact)
         if bar is not None and score.value < 0.2:
             return Score(score.value, 0, self._num_candidates, 10, False, 0.01, None)
         return score
@@ -35,7 +35,7 @@ class Recorder(TableScorer):
 
 def contest_of(scorer, store=None, search="search", **options):
     store = TrialStore(None, BINS, {}) if store is None else store
-    return Contest(scorer, store, lambda taken: {"flops": float(taken.sum())}, search, **options)
+    return Contest(scorer, store, lambda bin_counts: {"flops": float(bin_counts.sum())}, search, **options)
 
 
 def propose(*rows, num_kept=2, **options):
@@ -80,7 +80,7 @@ def test_no_width_is_scored_twice():
     again = contest.values(propose([6, 6], [4, 4], [1, 1]))
     assert first.tolist() == [0.4, 0.6, 0.4]
     assert again.tolist() == [0.6, 0.4, 0.1]
-    assert [taken for taken, _ in scorer.asked] == [(4, 4), (6, 6), (1, 1)]
+    assert [bin_counts for bin_counts, _ in scorer.asked] == [(4, 4), (6, 6), (1, 1)]
     assert contest.num_scored == len(contest.seen) == 3
 
 
@@ -93,9 +93,9 @@ def test_another_search_on_the_store_scores_nothing_twice():
     assert (contest.num_scored, len(contest.seen)) == (1, 3)
 
 
-def dropped(taken, value, search):
+def dropped(bin_counts, value, search):
     score = Score(value, 0, 3, 10, False, 0.02, None)
-    return ScoredWidth(taken, score, {"flops": 1.0}, search, "", 0.1, False)
+    return ScoredWidth(bin_counts, score, {"flops": 1.0}, search, "", 0.1, False)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_is_scored_is_told_with_its_costs():
     contest = contest_of(Recorder(), on_scored=told.append)
     contest.values(propose([4, 4], [5, 5], label="iteration 1"))
     contest.exact([np.array([4, 4])])[0]
-    assert [(each.taken, each.label, each.is_exact) for each in told] == [
+    assert [(each.bin_counts, each.label, each.is_exact) for each in told] == [
         ((4, 4), "iteration 1", False),
         ((5, 5), "iteration 1", False),
         ((4, 4), "final", True),
@@ -162,7 +162,7 @@ def test_two_workers_share_a_proposal(tmp_path):
     scorers, values, contests = [], {}, []
 
     def work(number):
-        scorer = TableScorer(lambda taken: time.sleep(0.005) or taken.sum() / 20)
+        scorer = TableScorer(lambda bin_counts: time.sleep(0.005) or bin_counts.sum() / 20)
         store = TrialStore(tmp_path / "trials.journal", BINS, {}, is_shared=True)
         contest = contest_of(scorer, store)
         scorers.append(scorer)
@@ -185,7 +185,7 @@ def test_two_workers_share_a_proposal(tmp_path):
 
 
 def test_a_score_that_fails_is_not_claimed_for_ever(tmp_path):
-    def fails(taken):
+    def fails(bin_counts):
         raise KeyboardInterrupt
 
     left, right = (TrialStore(tmp_path / "trials.journal", BINS, {}, is_shared=True) for _ in range(2))
@@ -222,7 +222,7 @@ def rows(number):
     ],
 )
 def test_scores_that_look_like_chance_are_warned_of_once(best, chance, number, warns):
-    contest = contest_of(TableScorer(lambda taken: best - 0.001 * taken.sum() + 0.002, chance))
+    contest = contest_of(TableScorer(lambda bin_counts: best - 0.001 * bin_counts.sum() + 0.002, chance))
     message = r"scores look like chance: the best of 12 widths reaches .*, and always answering the most frequent"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

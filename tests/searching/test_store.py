@@ -34,11 +34,11 @@ def store_at(storage, **options):
     return TrialStore(storage, options.pop("bins", BINS), options.pop("identity", {"weights": "a"}), **options)
 
 
-def scored(taken, value=0.5, values=None, **options):
+def scored(bin_counts, value=0.5, values=None, **options):
     kind = {"is_complete": True, "standard_error": 0.0, **options}
     score = Score(value, 1, 3, 64, kind["is_complete"], kind["standard_error"], values)
     costs = {"flops": 1e15 + 1, "params": ODD}
-    return ScoredWidth(tuple(taken), score, costs, "search", "label", 0.25, kind.get("is_exact", False))
+    return ScoredWidth(tuple(bin_counts), score, costs, "search", "label", 0.25, kind.get("is_exact", False))
 
 
 def content(each):
@@ -111,7 +111,7 @@ def test_another_store_sees_what_was_added_when_it_looks(tmp_path):
     assert contents(right) == contents(left) == [content(scored([1, 2]))]
     right.add(scored([3, 3]))
     left.add(scored([4, 4]))
-    assert [each.taken for each in left.all()] == [(1, 2), (3, 3), (4, 4)]
+    assert [each.bin_counts for each in left.all()] == [(1, 2), (3, 3), (4, 4)]
 
 
 def test_studies_of_one_storage_are_separate(tmp_path):
@@ -119,8 +119,8 @@ def test_studies_of_one_storage_are_separate(tmp_path):
     first, second = store_at(path, name="first"), store_at(path, name="second", identity={"weights": "b"})
     first.add(scored([1, 2]))
     second.add(scored([3, 3]))
-    assert [each.taken for each in store_at(path, name="first").all()] == [(1, 2)]
-    assert [each.taken for each in store_at(path, name="second", identity={"weights": "b"}).all()] == [(3, 3)]
+    assert [each.bin_counts for each in store_at(path, name="first").all()] == [(1, 2)]
+    assert [each.bin_counts for each in store_at(path, name="second", identity={"weights": "b"}).all()] == [(3, 3)]
 
 
 def test_many_writers_at_once_tear_nothing(tmp_path):
@@ -137,7 +137,7 @@ def test_many_writers_at_once_tear_nothing(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    found = {each.taken: each.score.value for each in store_at(path).all()}
+    found = {each.bin_counts: each.score.value for each in store_at(path).all()}
     assert found == {(first, second): first / second for first in range(1, 7) for second in range(1, 10)}
     assert len(trials_in(path)) == 54
 
@@ -176,12 +176,12 @@ def test_a_torn_last_line_is_lost_and_nothing_else(monkeypatch, tmp_path):
     for cut in range(1, len(last) + 1):
         torn.write_bytes(whole[:-cut])
         store = store_at(torn)
-        assert [each.taken for each in store.all()] == [(1, 1), (2, 1)]
+        assert [each.bin_counts for each in store.all()] == [(1, 1), (2, 1)]
         store.add(scored([4, 1]))
         assert torn.read_bytes().startswith(whole[: -len(last)])
         assert len(trials_in(torn)) == 3
         if cut % 50 == 1:
-            assert [each.taken for each in store_at(torn).all()] == [(1, 1), (2, 1), (4, 1)]
+            assert [each.bin_counts for each in store_at(torn).all()] == [(1, 1), (2, 1), (4, 1)]
 
 
 def test_a_journal_cut_anywhere_opens(monkeypatch, tmp_path):
@@ -193,7 +193,7 @@ def test_a_journal_cut_anywhere_opens(monkeypatch, tmp_path):
         path.write_bytes(whole[:size])
         store = store_at(path)
         store.add(scored([2, 1]))
-        assert [each.taken for each in store_at(path).all()] == [(2, 1)]
+        assert [each.bin_counts for each in store_at(path).all()] == [(2, 1)]
 
 
 def test_a_line_that_is_being_written_is_not_there_yet(tmp_path):
@@ -206,7 +206,7 @@ def test_a_line_that_is_being_written_is_not_there_yet(tmp_path):
     assert reader.all() == []
     path.write_bytes(whole)
     reader.refresh()
-    assert [each.taken for each in reader.all()] == [(1, 1)]
+    assert [each.bin_counts for each in reader.all()] == [(1, 1)]
 
 
 @pytest.mark.parametrize(
@@ -295,9 +295,9 @@ def test_a_full_disk_is_an_error_and_what_was_there_is_kept(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     store = store_at(path)
-    assert [each.taken for each in store.all()] == [(1, 1)]
+    assert [each.bin_counts for each in store.all()] == [(1, 1)]
     store.add(scored([3, 1]))
-    assert [each.taken for each in store_at(path).all()] == [(1, 1), (3, 1)]
+    assert [each.bin_counts for each in store_at(path).all()] == [(1, 1), (3, 1)]
 
 
 def test_a_study_of_another_supernet_is_refused(tmp_path):
@@ -348,7 +348,7 @@ def test_optuna_opens_the_study_and_shows_widths(tmp_path):
     store.add(scored([2, 1], 0.75))
     store.add(scored([3, 1], 0.25, is_complete=False))
     claim = store.claim(np.array([1, 1]))
-    assert [each.taken for each in store_at(path, bins=bins).all()] == [(2, 1), (3, 1)]
+    assert [each.bin_counts for each in store_at(path, bins=bins).all()] == [(2, 1), (3, 1)]
     study = optuna.load_study(storage=JournalStorage(JournalFileBackend(str(path))), study_name="widths")
     assert [trial.params for trial in study.trials] == [
         {"layer1.conv": 7, "fixed": 5},
@@ -486,7 +486,7 @@ def test_the_claim_of_another_host_is_taken_over_when_it_is_stale(monkeypatch, t
     assert content(there.add(scored([1, 2], ODD), stale)) == content(scored([1, 2], ODD))
     there.give_up(stale)
     there.add(scored([1, 1]), fresh)
-    assert [each.taken for each in store_at(path).all()] == [(1, 1), (1, 2)]
+    assert [each.bin_counts for each in store_at(path).all()] == [(1, 1), (1, 2)]
 
 
 def test_claims_left_behind_do_not_show_as_scores(monkeypatch, tmp_path):
@@ -496,7 +496,7 @@ def test_claims_left_behind_do_not_show_as_scores(monkeypatch, tmp_path):
     reopened = store_at(path)
     assert reopened.all() == []
     reopened.add(scored([1, 2]))
-    assert [each.taken for each in store_at(path).all()] == [(1, 2)]
+    assert [each.bin_counts for each in store_at(path).all()] == [(1, 2)]
 
 
 def test_trials_are_read_once_from_a_database(tmp_path, monkeypatch):

@@ -20,19 +20,19 @@ def settled(algorithm, space, value, seed=0):
     proposal = next(search)
     try:
         while True:
-            proposal = search.send(value(proposal.taken))
+            proposal = search.send(value(proposal.bin_counts))
     except StopIteration as end:
         return end.value(space)
 
 
-def law(taken, worths=WORTHS):
-    return np.log(taken) @ worths
+def law(bin_counts, worths=WORTHS):
+    return np.log(bin_counts) @ worths
 
 
 def test_the_example_of_the_module():
     """Worth 2 and 1 at the same price: two channels of three for the first."""
     space = feasible([8, 8], 9)
-    assert settled(Trend(), space, lambda taken: law(taken, np.array([2.0, 1.0])))[0].tolist() == [6, 3]
+    assert settled(Trend(), space, lambda bin_counts: law(bin_counts, np.array([2.0, 1.0])))[0].tolist() == [6, 3]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -43,9 +43,9 @@ def test_the_optimum_of_the_law_is_settled_on_although_scores_are_noisy(seed):
     rng = np.random.default_rng(seed)
     found, seen = [], []
 
-    def noisy(taken):
-        values = law(taken) + 0.3 * rng.standard_normal(len(taken))
-        seen.append(law(taken)[values.argmax()])
+    def noisy(bin_counts):
+        values = law(bin_counts) + 0.3 * rng.standard_normal(len(bin_counts))
+        seen.append(law(bin_counts)[values.argmax()])
         return values
 
     found = settled(Trend(samples=300), space, noisy, seed)
@@ -58,7 +58,7 @@ def test_the_optimum_of_the_law_is_settled_on_although_scores_are_noisy(seed):
 def test_less_trust_gives_groups_more_equal_widths(trust, best):
     """Two groups at the same price with 9 channels: worth 2 and 1 gives 6 and 3, no trust 4 and 5 or 5 and 4."""
     space = feasible([8, 8], 9)
-    found = settled(Trend(trust=trust), space, lambda taken: law(taken, np.array([2.0, 1.0])))[0].tolist()
+    found = settled(Trend(trust=trust), space, lambda bin_counts: law(bin_counts, np.array([2.0, 1.0])))[0].tolist()
     assert found == best or (trust == 0 and sorted(found) == sorted(best))
 
 
@@ -98,7 +98,7 @@ def test_worths_are_found_and_never_far_below_the_mean():
     assert odd[2] == pytest.approx(0.1 * 4 / 4 / 1.05, rel=0.1)
 
 
-@pytest.mark.parametrize("value", [lambda taken: -law(taken), lambda taken: np.zeros(len(taken))])
+@pytest.mark.parametrize("value", [lambda bin_counts: -law(bin_counts), lambda bin_counts: np.zeros(len(bin_counts))])
 def test_scores_that_say_nothing_lead_to_balanced_widths(value):
     rows = settled(Trend(), feasible([24, 24, 24, 24], 40), value)
     assert rows[0].tolist() == [10, 10, 10, 10]
@@ -131,11 +131,11 @@ def test_scores_on_the_way_say_how_far_the_fit_is_right():
     """All scores about uniform widths say that the second group is worth little; much less of it is fatal."""
     space = feasible([64, 64], 40)
 
-    def easy(taken):
-        return np.log(taken[:, 0]) + 0.01 * np.log(taken[:, 1])
+    def easy(bin_counts):
+        return np.log(bin_counts[:, 0]) + 0.01 * np.log(bin_counts[:, 1])
 
-    def cliff(taken):
-        return easy(taken) - 3.0 * (taken[:, 1] < 11)
+    def cliff(bin_counts):
+        return easy(bin_counts) - 3.0 * (bin_counts[:, 1] < 11)
 
     scored = sample_balanced(space, 300, 0.05, np.random.default_rng(0))
     assert (scored[:, 1] >= 11).all()
@@ -151,11 +151,11 @@ def test_where_only_the_smallest_subnet_fits_it_is_scored():
 
 
 def test_a_budget_that_allows_everything():
-    assert settled(Trend(), feasible([3, 3], 6), lambda taken: law(taken, np.ones(2)))[0].tolist() == [3, 3]
+    assert settled(Trend(), feasible([3, 3], 6), lambda bin_counts: law(bin_counts, np.ones(2)))[0].tolist() == [3, 3]
 
 
 def test_a_space_of_one_vector():
-    assert settled(Trend(), feasible([1, 1], 2), lambda taken: np.ones(len(taken))).tolist() == [[1, 1]]
+    assert settled(Trend(), feasible([1, 1], 2), lambda bin_counts: np.ones(len(bin_counts))).tolist() == [[1, 1]]
 
 
 @pytest.mark.parametrize(

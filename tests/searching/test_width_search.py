@@ -48,9 +48,9 @@ def asked(monkeypatch):
     """What scorers were asked for: width vectors, and whether exactly."""
     asked, score = [], Scorer.score
 
-    def noted(self, taken, bar=None, *, exact=False):
-        asked.append((tuple(taken.tolist()), exact))
-        return score(self, taken, bar, exact=exact)
+    def noted(self, bin_counts, bar=None, *, exact=False):
+        asked.append((tuple(bin_counts.tolist()), exact))
+        return score(self, bin_counts, bar, exact=exact)
 
     monkeypatch.setattr(Scorer, "score", noted)
     return asked
@@ -72,8 +72,8 @@ def test_the_result_is_what_it_says(algorithm):
     assert (result.budget, result.algorithm, result.metric, result.seed) == ("50%", algorithm.name, "accuracy", 5)
     assert 0 <= result.num_dropped < result.num_scored
     scorer = Scorer(supernet, TRAIN, VALIDATION, config=SCORING)
-    taken = supernet.binned.bins.num_taken(list(result.widths.values()))
-    assert scorer.score(taken, exact=True).value == result.score
+    bin_counts = supernet.binned.bins.bin_counts(list(result.widths.values()))
+    assert scorer.score(bin_counts, exact=True).value == result.score
     assert accuracy_of(slim) == pytest.approx(result.score, abs=1.01 / len(LABELS))
 
 
@@ -249,7 +249,7 @@ def test_studies_of_other_names_are_separate(asked, tmp_path):
 
 def test_one_candidate_a_width_is_not_scored_exactly_once_more(asked):
     search(tiny(LocallyFree(0)))
-    widths = [taken for taken, _ in asked]
+    widths = [bin_counts for bin_counts, _ in asked]
     assert len(set(widths)) == len(widths)
 
 
@@ -309,7 +309,7 @@ def other_weights():
     ("options", "differs"),
     [
         ({"supernet": other_weights}, "weights"),
-        ({"supernet": lambda: tiny(LocallyFree(2))}, "pattern"),
+        ({"supernet": lambda: tiny(LocallyFree(2))}, "sharing"),
         ({"supernet": lambda: supernet_of(built())}, "bins"),
         ({"metric": "negative_loss"}, "metric"),
         ({"scoring": ScoringConfig(batch_size=16)}, "scoring"),

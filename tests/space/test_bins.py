@@ -20,11 +20,11 @@ def cut(bins: Bins) -> dict[str, tuple[int, int, int]]:
 def test_widths_of_ten_channels_in_bins_of_three():
     group = GroupBins("x", channels=10, first=4, size=3)
     assert group.num_bins == 3
-    assert [group.width(taken) for taken in (1, 2, 3)] == [4, 7, 10]
-    assert [group.num_taken(width) for width in (4, 7, 10)] == [1, 2, 3]
+    assert [group.width(bin_counts) for bin_counts in (1, 2, 3)] == [4, 7, 10]
+    assert [group.bin_count(width) for width in (4, 7, 10)] == [1, 2, 3]
     for width in (1, 3, 5, 11, 13):
         with pytest.raises(BinError, match=f"'x' must be 4 \\+ a multiple of 3 up to 10, but got {width}"):
-            group.num_taken(width)
+            group.bin_count(width)
 
 
 # One channel of `one` causes 16*27 (written) + 16*9*12 (read by `two`) = 2160 multiply-adds, one of `two` 16*9*8 + 4 =
@@ -53,9 +53,9 @@ def test_sizes_follow_the_cost_of_a_channel(beta, one, two):
 def test_width_vectors_of_bin_counts_and_back():
     bins = flops_sensitive_bins(traced(built(Plain)), 3)
     assert bins.widths(np.array([[1, 1], [1, 2], [2, 2]])).tolist() == [[5, 6], [5, 12], [8, 12]]
-    assert bins.num_taken([5, 12]).tolist() == [1, 2]
+    assert bins.bin_counts([5, 12]).tolist() == [1, 2]
     with pytest.raises(BinError, match="'two'"):
-        bins.num_taken([5, 11])
+        bins.bin_counts([5, 11])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_divisor_8_of_a_larger_layer():
     bins = flops_sensitive_bins(traced(Wide()), 1, divisor=8)
     (group,) = bins.groups
     # 44 = 8*5 + 4: widths 12, 20, 28, 36, 44, all 4 below a multiple of 8, as the full width is
-    assert [group.width(taken) for taken in range(1, group.num_bins + 1)] == [12, 20, 28, 36, 44]
+    assert [group.width(bin_counts) for bin_counts in range(1, group.num_bins + 1)] == [12, 20, 28, 36, 44]
 
 
 def test_groups_whose_channels_go_in_pairs_have_bins_of_whole_units():

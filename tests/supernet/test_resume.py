@@ -69,7 +69,7 @@ def told(directory: Path) -> list[dict]:
     [
         (supernet_of, {}),
         (lambda: supernet_of(choice=Race(chunk=0.125, min_examples=2)), {}),
-        (lambda: supernet_of(pattern=LocallyFree(1, per_group=True)), {}),
+        (lambda: supernet_of(sharing=LocallyFree(1, per_group=True)), {}),
         (supernet_of, {"optimizer": OptimizerConfig("RMSprop", lr=0.01)}),
         (supernet_of, {"optimizer": OptimizerConfig("AdamW", lr=0.01)}),
         (supernet_of, {"accumulate": 2}),

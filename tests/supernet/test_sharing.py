@@ -16,17 +16,17 @@ from cafenet.supernet.sharing import (
     BinnedSpace,
     LocallyFree,
     assigned_bins,
-    check_pattern,
-    patterns,
+    check_sharing,
+    offset_sets,
     sharing_degree,
 )
 from cafenet.supernet.supernet import Supernet
 from tests.helpers.small_training import Gated, Plain, Residual, built, channels_of, traced
 
 
-def assignments(num_taken: int, num_bins: int, r: int) -> list[tuple[int, ...]]:
-    """All distinct assignments of a width in a group, in the order of their patterns."""
-    return list(dict.fromkeys(assigned_bins(num_taken, num_bins, r, offsets) for offsets in patterns(r)))
+def assignments(bin_count: int, num_bins: int, r: int) -> list[tuple[int, ...]]:
+    """All distinct assignments of a width in a group, in the order of their offset_sets."""
+    return list(dict.fromkeys(assigned_bins(bin_count, num_bins, r, offsets) for offsets in offset_sets(r)))
 
 
 def test_inside_two_of_three_bins_around_the_width_are_free():
@@ -35,7 +35,7 @@ def test_inside_two_of_three_bins_around_the_width_are_free():
 
 
 @pytest.mark.parametrize(
-    ("num_taken", "expected"),
+    ("bin_count", "expected"),
     [
         (1, [(1,)]),
         (2, [(1, 2), (1, 3)]),  # {2, 3} would drop bin 1, which holds the rest of the division
@@ -44,8 +44,8 @@ def test_inside_two_of_three_bins_around_the_width_are_free():
         (5, [(1, 2, 3, 4, 5)]),
     ],
 )
-def test_edges_of_five_bins_with_r_1(num_taken, expected):
-    assert assignments(num_taken, 5, r=1) == expected
+def test_edges_of_five_bins_with_r_1(bin_count, expected):
+    assert assignments(bin_count, 5, r=1) == expected
 
 
 def test_an_offset_outside_becomes_the_nearest_free_bin_inside():
@@ -57,28 +57,28 @@ def test_an_offset_outside_becomes_the_nearest_free_bin_inside():
 
 @pytest.mark.parametrize(("r", "count"), [(0, 1), (1, 3), (2, 10), (3, 35), (4, 126)])
 def test_numbers_of_candidates_inside(r, count):
-    assert len(patterns(r)) == LocallyFree(r).num_patterns == count
+    assert len(offset_sets(r)) == LocallyFree(r).num_offset_sets == count
     assert len(assignments(10, 20, r)) == count  # C(2r+1, r+1)
 
 
-@pytest.mark.parametrize("num_taken", range(1, 9))
-def test_r_0_is_the_leftmost_pattern(num_taken):
-    assert assignments(num_taken, 8, r=0) == [tuple(range(1, num_taken + 1))]
+@pytest.mark.parametrize("bin_count", range(1, 9))
+def test_r_0_is_the_leftmost_pattern(bin_count):
+    assert assignments(bin_count, 8, r=0) == [tuple(range(1, bin_count + 1))]
 
 
 @pytest.mark.parametrize("r", [0, 1, 2, 3, 6])
 def test_every_assignment_of_every_small_group_has_its_number_of_bins(r):
     for num_bins in range(1, 10):
-        for num_taken in range(1, num_bins + 1):
-            found = [assigned_bins(num_taken, num_bins, r, offsets) for offsets in patterns(r)]
+        for bin_count in range(1, num_bins + 1):
+            found = [assigned_bins(bin_count, num_bins, r, offsets) for offsets in offset_sets(r)]
             for bins in found:
-                assert len(set(bins)) == len(bins) == num_taken
+                assert len(set(bins)) == len(bins) == bin_count
                 assert bins[0] == 1
-                assert bins[-1] <= min(num_bins, num_taken + r)
+                assert bins[-1] <= min(num_bins, bin_count + r)
                 # base bins are always taken
-                assert set(range(1, num_taken - r)) <= set(bins)
-            assert found[0] == tuple(range(1, num_taken + 1))  # the leftmost pattern comes first
-            if num_taken == num_bins:
+                assert set(range(1, bin_count - r)) <= set(bins)
+            assert found[0] == tuple(range(1, bin_count + 1))  # the leftmost set comes first
+            if bin_count == num_bins:
                 assert set(found) == {tuple(range(1, num_bins + 1))}
 
 
@@ -102,10 +102,10 @@ def test_all_candidates_of_a_width_cost_the_same(number, beta, min_width, diviso
     make = uniform_bins if isinstance(beta, int) else flops_sensitive_bins
     bins = make(space, beta, min_width=min_width, divisor=divisor)
     binned = BinnedSpace(space, bins)
-    taken = np.array([data.draw(st.integers(1, n)) for n in binned.num_bins])
-    pattern = Bilateral() if kind == "bilateral" else LocallyFree(r, per_group=kind == "per group")
-    candidates = pattern.candidates(binned, taken, torch.Generator().manual_seed(0))
-    widths = bins.widths(taken).tolist()
+    bin_counts = np.array([data.draw(st.integers(1, n)) for n in binned.num_bins])
+    sharing = Bilateral() if kind == "bilateral" else LocallyFree(r, per_group=kind == "per group")
+    candidates = sharing.candidates(binned, bin_counts, torch.Generator().manual_seed(0))
+    widths = bins.widths(bin_counts).tolist()
     cost = space.flops(widths)
     assert candidates
     for subnet in candidates:
@@ -153,14 +153,14 @@ def test_pairs_of_channels_are_kept_together():
 def test_patterns_of_their_own_for_each_group():
     space = traced(built(Plain))
     binned = BinnedSpace(space, flops_sensitive_bins(space, 1))  # 8 and 6 bins
-    taken = np.array([4, 3])
+    bin_counts = np.array([4, 3])
     generator = torch.Generator().manual_seed(0)
-    few = LocallyFree(1, per_group=True, max_candidates=4).candidates(binned, taken, generator)
+    few = LocallyFree(1, per_group=True, max_candidates=4).candidates(binned, bin_counts, generator)
     assert 1 < len(few) <= 4
     assert [units.tolist() for units in few[0].units] == [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]  # the leftmost is there
-    many = LocallyFree(1, per_group=True, max_candidates=200).candidates(binned, taken, generator)
+    many = LocallyFree(1, per_group=True, max_candidates=200).candidates(binned, bin_counts, generator)
     found = {tuple(tuple(units.tolist()) for units in subnet.units) for subnet in many}
-    shared = LocallyFree(1).candidates(binned, taken, generator)
+    shared = LocallyFree(1).candidates(binned, bin_counts, generator)
     of_one = {tuple(subnet.units[0].tolist()) for subnet in shared}
     of_two = {tuple(subnet.units[1].tolist()) for subnet in shared}
     assert len(many) == len(found) == 9  # 3 x 3, each once
@@ -203,12 +203,12 @@ def test_r_must_be_below_the_bins_of_some_group():
     model = built(Plain)
     space = traced(model)
     bins = flops_sensitive_bins(space, 2)  # 4 and 3 bins
-    check_pattern(LocallyFree(3), bins)
+    check_sharing(LocallyFree(3), bins)
     with pytest.raises(BinError, match=r"must hold for at least one group, but got r=4 and at most 4 bins; lower r"):
-        check_pattern(LocallyFree(4), bins)
+        check_sharing(LocallyFree(4), bins)
     with pytest.raises(BinError, match="got r=4"):
         Supernet(model, space, bins, LocallyFree(4))
-    check_pattern(LocallyFree(0), flops_sensitive_bins(space, 1000))  # the fixed pattern needs no freedom
+    check_sharing(LocallyFree(0), flops_sensitive_bins(space, 1000))  # the fixed sharing needs no freedom
 
 
 def test_bad_patterns():
@@ -224,6 +224,6 @@ def test_bins_of_another_model_are_refused():
 
 
 def test_an_offset_with_too_many_patterns_is_refused():
-    assert LocallyFree(6).num_patterns == 1716
+    assert LocallyFree(6).num_offset_sets == 1716
     with pytest.raises(BinError, match="r=7 gives 6435"):
         LocallyFree(7)

@@ -78,5 +78,5 @@ def test_equal_to_a_loop_by_hand(tmp_path):
 
 @pytest.mark.parametrize("r", [1, 2])
 def test_a_free_pattern_is_another_training(r):
-    fixed, free = (trained(supernet_of(pattern=LocallyFree(r_))) for r_ in (0, r))
+    fixed, free = (trained(supernet_of(sharing=LocallyFree(r_))) for r_ in (0, r))
     assert not torch.equal(fixed.model.two.weight, free.model.two.weight)

@@ -37,14 +37,14 @@ def loss_of_slim_model(supernet: Supernet, channels: dict[str, list[int]], input
         return float(cross_entropy(slim(inputs), target))
 
 
-def own_candidates(sizes: dict[str, int], taken: dict[str, int], r: int) -> list[dict[str, list[int]]]:
+def own_candidates(sizes: dict[str, int], bin_counts: dict[str, int], r: int) -> list[dict[str, list[int]]]:
     """The candidates inside the groups, written down independently: base bins and r + 1 of the zone, from bins of one
     size."""
     found = []
     for offsets in itertools.combinations(range(-r, r + 1), r + 1):
         channels = {}
         for name, size in sizes.items():
-            bins = [*range(1, taken[name] - r), *(taken[name] + offset for offset in offsets)]
+            bins = [*range(1, bin_counts[name] - r), *(bin_counts[name] + offset for offset in offsets)]
             channels[name] = [channel for b in bins for channel in range((b - 1) * size, b * size)]
         found.append(channels)
     return found
@@ -52,15 +52,15 @@ def own_candidates(sizes: dict[str, int], taken: dict[str, int], r: int) -> list
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("r", "taken", "count"), [(1, (4, 3), 3), (1, (5, 4), 3), (2, (4, 4), 10), (2, (5, 4), 10), (3, (5, 5), 35)]
+    ("r", "bin_counts", "count"), [(1, (4, 3), 3), (1, (5, 4), 3), (2, (4, 4), 10), (2, (5, 4), 10), (3, (5, 5), 35)]
 )
-def test_exact_mode_picks_the_true_minimum(seed, r, taken, count):
+def test_exact_mode_picks_the_true_minimum(seed, r, bin_counts, count):
     # `one` has 8 bins of one channel, `two` 12: taken lies inside both
     supernet = supernet_of(built(seed=seed), LocallyFree(r), Exact(), bins=uniform_bins(traced(built()), 12))
     inputs, target = batch(seed=seed)
-    candidates = own_candidates({"one": 1, "two": 1}, {"one": taken[0], "two": taken[1]}, r)
+    candidates = own_candidates({"one": 1, "two": 1}, {"one": bin_counts[0], "two": bin_counts[1]}, r)
     losses = [loss_of_slim_model(supernet, channels, inputs, target) for channels in candidates]
-    pick = supernet.pick([(inputs, target)], cross_entropy, taken=np.array(taken))
+    pick = supernet.pick([(inputs, target)], cross_entropy, bin_counts=np.array(bin_counts))
     assert pick.num_candidates == len(candidates) == len(set(losses)) == count
     assert pick.trial_losses == pytest.approx(losses, rel=1e-5)
     assert pick.candidate == int(np.argmin(losses))
@@ -74,14 +74,14 @@ def test_the_minimum_over_several_micro_batches_is_that_of_their_mean():
     batches = [batch(seed=1), batch(seed=2)]
     candidates = own_candidates({"one": 2, "two": 3}, {"one": 3, "two": 3}, 1)
     losses = [np.mean([loss_of_slim_model(supernet, channels, *b) for b in batches]) for channels in candidates]
-    pick = supernet.pick(batches, cross_entropy, taken=np.array([3, 3]))
+    pick = supernet.pick(batches, cross_entropy, bin_counts=np.array([3, 3]))
     assert pick.trial_losses == pytest.approx(losses, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", [Plain, Residual, Gated])
-@pytest.mark.parametrize("pattern", [LocallyFree(1), LocallyFree(1, per_group=True), LocallyFree(0)])
-def test_channels_that_were_not_chosen_get_no_gradient(kind, pattern):
-    supernet = supernet_of(built(kind), pattern)
+@pytest.mark.parametrize("sharing", [LocallyFree(1), LocallyFree(1, per_group=True), LocallyFree(0)])
+def test_channels_that_were_not_chosen_get_no_gradient(kind, sharing):
+    supernet = supernet_of(built(kind), sharing)
     for number in range(4):
         supernet.zero_grad()
         step = supernet.step(batch(seed=number), cross_entropy)
@@ -109,7 +109,7 @@ def test_channels_that_were_not_chosen_get_no_gradient(kind, pattern):
 def test_the_gradient_of_a_narrow_step_is_the_slim_models(kind):
     supernet = supernet_of(built(kind))
     inputs, target = batch()
-    pick = supernet.pick([(inputs, target)], cross_entropy, taken=np.array([3, 3]))
+    pick = supernet.pick([(inputs, target)], cross_entropy, bin_counts=np.array([3, 3]))
     slim = supernet.space.extract(channels=channels_of(supernet.space, pick.subnets[0]), model=supernet.model).train()
     torch.manual_seed(3)
     cross_entropy(slim(inputs), target).backward()
@@ -145,7 +145,7 @@ def test_trial_passes_leave_no_trace(choice, kind):
     supernet = supernet_of(built(kind), choice=choice)
     before = copy.deepcopy(supernet.model)
     state = torch.get_rng_state()
-    pick = supernet.pick([batch(32)], cross_entropy, taken=np.array([3, 3]))
+    pick = supernet.pick([batch(32)], cross_entropy, bin_counts=np.array([3, 3]))
     assert pick.trial_losses
     assert torch.equal(torch.get_rng_state(), state)
     assert_same_state(supernet.model, before)
@@ -160,7 +160,7 @@ def test_a_trial_that_fails_leaves_no_trace_either():
     supernet = supernet_of()
     before, state = copy.deepcopy(supernet.model), torch.get_rng_state()
     with pytest.raises(ZeroDivisionError):
-        supernet.pick([batch()], lambda output, target: output.sum() * (1 / 0), taken=np.array([3, 3]))
+        supernet.pick([batch()], lambda output, target: output.sum() * (1 / 0), bin_counts=np.array([3, 3]))
     assert torch.equal(torch.get_rng_state(), state)
     assert_same_state(supernet.model, before)
     assert supernet.model.one.weight.shape[0] == 8
@@ -189,7 +189,7 @@ def test_all_candidates_see_the_same_dropout_masks(choice):
         return output.mean()
 
     inputs = batch(16)[0]
-    pick = supernet.pick([(inputs, torch.zeros(16))], recording, taken=np.array([3]))
+    pick = supernet.pick([(inputs, torch.zeros(16))], recording, bin_counts=np.array([3]))
     assert pick.num_candidates == 3
     first = [mask for mask in masks if len(mask) == len(masks[0])][:3]
     assert 0.2 < float((first[0] == 0).float().mean()) < 0.8
@@ -210,14 +210,14 @@ def test_a_race_that_starts_with_the_whole_batch_agrees_with_exact(seed):
         torch.set_rng_state(state)
         other = race.pick([batch(seed=number)], cross_entropy)
         assert (one.candidate, one.trial_losses) == (other.candidate, other.trial_losses)
-        assert one.taken.tolist() == other.taken.tolist()
+        assert one.bin_counts.tolist() == other.bin_counts.tolist()
 
 
 def test_a_race_picks_one_of_the_candidates():
-    supernet = supernet_of(pattern=LocallyFree(2), choice=Race(), bins=uniform_bins(traced(built()), 12))
+    supernet = supernet_of(sharing=LocallyFree(2), choice=Race(), bins=uniform_bins(traced(built()), 12))
     for number in range(10):
         pick = supernet.pick([batch(64, seed=number)], cross_entropy)
-        candidates = [channels_of(supernet.space, subnet) for subnet in supernet.candidates(pick.taken)]
+        candidates = [channels_of(supernet.space, subnet) for subnet in supernet.candidates(pick.bin_counts)]
         assert channels_of(supernet.space, pick.subnets[0]) == candidates[pick.candidate]
         assert pick.num_candidates == len(candidates)
 
@@ -228,8 +228,8 @@ def test_random_candidates_are_drawn_without_looking():
     def never(output, target):
         raise AssertionError("a random candidate needs no trial")
 
-    taken = np.array([3, 3])
-    picks = [supernet.pick([batch()], never, taken=taken, random_candidate=True) for _ in range(40)]
+    bin_counts = np.array([3, 3])
+    picks = [supernet.pick([batch()], never, bin_counts=bin_counts, random_candidate=True) for _ in range(40)]
     assert {pick.candidate for pick in picks} == {0, 1, 2}
     assert {pick.trial_losses for pick in picks} == {()}
 
@@ -237,7 +237,7 @@ def test_random_candidates_are_drawn_without_looking():
 def test_bilateral_averages_the_losses_of_both_sides():
     supernet = supernet_of(built(dropout=0.0), Bilateral())
     inputs, target = batch()
-    pick = supernet.pick([(inputs, target)], cross_entropy, taken=np.array([2, 3]))
+    pick = supernet.pick([(inputs, target)], cross_entropy, bin_counts=np.array([2, 3]))
     assert (pick.num_candidates, len(pick.subnets), pick.trial_losses) == (2, 2, ())
     sides = [
         {"one": [0, 1, 2, 3], "two": list(range(9))},
@@ -269,15 +269,15 @@ def alike_layers(num_bins=32):
 def test_widths_are_sampled_in_a_band_of_flops(band, spread):
     supernet = alike_layers()
     space = supernet.space
-    taken = np.array([supernet.sample(band, spread) for _ in range(300)])
-    shares = space.flops(supernet.binned.bins.widths(taken)) / space.flops()
+    bin_counts = np.array([supernet.sample(band, spread) for _ in range(300)])
+    shares = space.flops(supernet.binned.bins.widths(bin_counts)) / space.flops()
     off = np.maximum(np.maximum(band[0] - shares, shares - band[1]), 0)
     assert off.max() < 0.06
     if band[1] > band[0]:
         assert np.ptp(shares) > 0.7 * (band[1] - band[0])
-    means = taken.mean(axis=0)
+    means = bin_counts.mean(axis=0)
     assert means.max() < 1.3 * means.min(), "no group is favoured"
-    assert (taken.std(axis=0) > 0.5).all()
+    assert (bin_counts.std(axis=0) > 0.5).all()
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.3])
@@ -297,8 +297,8 @@ def test_a_band_of_flops_is_met_by_few_groups_too():
     model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3), nn.Flatten(), nn.Linear(64, 4))
     space = cafenet.trace(model, torch.zeros(1, 3, 5, 5))
     supernet = Supernet(model, space, uniform_bins(space, 64), seed=1)
-    taken = np.array([supernet.sample((0.1, 0.2)) for _ in range(500)])
-    shares = space.flops(supernet.binned.bins.widths(taken)) / space.flops()
+    bin_counts = np.array([supernet.sample((0.1, 0.2)) for _ in range(500)])
+    shares = space.flops(supernet.binned.bins.widths(bin_counts)) / space.flops()
     assert shares.max() < 0.3
 
 
@@ -334,7 +334,7 @@ def test_a_full_width_step_is_a_plain_training_step(kind):
         torch.manual_seed(number)
         cross_entropy(plain(inputs), target).backward()
         torch.manual_seed(number)
-        pick = supernet.pick([(inputs, target)], cross_entropy, taken=supernet.binned.bins.num_bins)
+        pick = supernet.pick([(inputs, target)], cross_entropy, bin_counts=supernet.binned.bins.num_bins)
         supernet.loss((inputs, target), pick, cross_entropy).backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -343,9 +343,9 @@ def test_a_full_width_step_is_a_plain_training_step(kind):
 
 
 @pytest.mark.parametrize("kind", [Plain, Residual, Gated])
-@pytest.mark.parametrize("pattern", [LocallyFree(1), Bilateral()])
-def test_the_output_of_a_subnet_is_the_slim_models(kind, pattern):
-    supernet = supernet_of(built(kind), pattern)
+@pytest.mark.parametrize("sharing", [LocallyFree(1), Bilateral()])
+def test_the_output_of_a_subnet_is_the_slim_models(kind, sharing):
+    supernet = supernet_of(built(kind), sharing)
     optimizer = torch.optim.SGD(supernet.parameters(), lr=0.1)
     for number in range(3):  # so that batch norm has statistics
         supernet.step(batch(seed=number), cross_entropy).loss.backward()
@@ -366,7 +366,7 @@ def test_evaluation_leaves_statistics_alone_and_training_writes_only_what_it_use
     supernet(batch()[0], supernet.candidates(np.array([2, 2]))[0])
     assert_same_state(supernet.model, before)
     supernet.train()
-    (subnet,) = supernet.pick([batch()], cross_entropy, taken=np.array([2, 2]), random_candidate=True).subnets
+    (subnet,) = supernet.pick([batch()], cross_entropy, bin_counts=np.array([2, 2]), random_candidate=True).subnets
     supernet(batch()[0], subnet)
     changed = supernet.model.norm_one.running_mean != before.norm_one.running_mean
     assert np.flatnonzero(changed.numpy()).tolist() == channels_of(supernet.space, subnet)["one"]
@@ -394,7 +394,7 @@ class CountsItsBatches(nn.Module):
 def test_buffers_that_the_forward_assigns_anew_are_kept():
     model = CountsItsBatches()
     supernet = supernet_of(model, LocallyFree(1))
-    pick = supernet.pick([batch()], cross_entropy, taken=np.array([2]))
+    pick = supernet.pick([batch()], cross_entropy, bin_counts=np.array([2]))
     supernet.loss(batch(), pick, cross_entropy)
     assert float(supernet.model.seen) == 1  # and not 1 + the trials
     kept = channels_of(supernet.space, pick.subnets[0])["one"]
@@ -409,7 +409,7 @@ def test_trials_inside_the_users_autocast_do_not_cost_gradients():
     full = supernet.binned.bins.num_bins
     with torch.autocast("cpu", dtype=torch.bfloat16):
         supernet.trial_losses(batch(), [supernet.full()], cross_entropy)
-        pick = supernet.pick([batch()], cross_entropy, taken=full)
+        pick = supernet.pick([batch()], cross_entropy, bin_counts=full)
         loss = supernet.loss(batch(), pick, cross_entropy)
     loss.backward()
     assert [name for name, p in supernet.model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
@@ -477,8 +477,8 @@ def test_a_plain_loop_of_the_users_own():
 def test_a_step_trains_the_width_that_it_is_given():
     supernet, examples = supernet_of(seed=4), batch()
     torch.manual_seed(0)  # of dropout
-    step = supernet.step(examples, cross_entropy, taken=np.array([2, 1]))
-    assert step.pick.taken.tolist() == [2, 1]
+    step = supernet.step(examples, cross_entropy, bin_counts=np.array([2, 1]))
+    assert step.pick.bin_counts.tolist() == [2, 1]
     assert [len(units) for units in step.pick.subnets[0].units] == [4, 3]  # bins of 2 and 3 channels
     torch.manual_seed(0)
     assert step.loss.item() == supernet.loss(examples, step.pick, cross_entropy).item()

@@ -44,9 +44,9 @@ def spied(supernet: Supernet, monkeypatch) -> list[dict]:
 
 
 @pytest.mark.parametrize("kind", [Plain, Residual])
-@pytest.mark.parametrize("pattern", [LocallyFree(0), LocallyFree(1), LocallyFree(1, per_group=True), Bilateral()])
-def test_the_loss_falls(kind, pattern, tmp_path):
-    trained(supernet_of(built(kind), pattern), tmp_path, data=data(256), epochs=2)
+@pytest.mark.parametrize("sharing", [LocallyFree(0), LocallyFree(1), LocallyFree(1, per_group=True), Bilateral()])
+def test_the_loss_falls(kind, sharing, tmp_path):
+    trained(supernet_of(built(kind), sharing), tmp_path, data=data(256), epochs=2)
     losses = [line["loss"] for line in log_of(tmp_path)]
     assert len(losses) == 64
     assert np.mean(losses[:5]) > 1.1  # log(4) is 1.39
@@ -105,31 +105,31 @@ def test_the_sandwich_is_the_widest_the_smallest_and_some_between(monkeypatch):
     supernet = supernet_of(seed=3)
     picks = spied(supernet, monkeypatch)
     trained(supernet, max_steps=2, sandwich=2)
-    taken = [pick["pick"].taken.tolist() for pick in picks]
-    assert [taken[0], taken[1], taken[4], taken[5]] == [[4, 4], [1, 1], [4, 4], [1, 1]]
+    bin_counts = [pick["pick"].bin_counts.tolist() for pick in picks]
+    assert [bin_counts[0], bin_counts[1], bin_counts[4], bin_counts[5]] == [[4, 4], [1, 1], [4, 4], [1, 1]]
     twin = supernet_of(seed=3)
-    assert [taken[2], taken[3], taken[6], taken[7]] == [twin.sample().tolist() for _ in range(4)]
+    assert [bin_counts[2], bin_counts[3], bin_counts[6], bin_counts[7]] == [twin.sample().tolist() for _ in range(4)]
 
 
 def test_a_sandwich_step_adds_the_gradients_of_its_widths():
     supernet = trained(supernet_of(built(WithoutNorm)), max_steps=1, sandwich=1, optimizer=PLAIN_SGD)
     twin = supernet_of(built(WithoutNorm))
     ((inputs, target),) = next(Feed(data(), batch_size=8).epoch(0))
-    for taken in (np.array([4, 4]), np.array([1, 1]), None):
-        pick = twin.pick([(inputs, target)], functional.cross_entropy, taken=taken)
+    for bin_counts in (np.array([4, 4]), np.array([1, 1]), None):
+        pick = twin.pick([(inputs, target)], functional.cross_entropy, bin_counts=bin_counts)
         twin.loss((inputs, target), pick, functional.cross_entropy).backward()
     torch.optim.SGD(twin.parameters(), lr=0.1).step()
     assert_same_state(supernet.model, twin.model)
 
 
-@pytest.mark.parametrize("pattern", [LocallyFree(1), Bilateral()])
-def test_accumulated_micro_batches_are_one_large_batch(pattern, tmp_path):
+@pytest.mark.parametrize("sharing", [LocallyFree(1), Bilateral()])
+def test_accumulated_micro_batches_are_one_large_batch(sharing, tmp_path):
     large, small = tmp_path / "large", tmp_path / "small"
-    one = trained(supernet_of(built(WithoutNorm), pattern), large, epochs=2, batch_size=16)
-    two = trained(supernet_of(built(WithoutNorm), pattern), small, epochs=2, batch_size=4, accumulate=4)
+    one = trained(supernet_of(built(WithoutNorm), sharing), large, epochs=2, batch_size=16)
+    two = trained(supernet_of(built(WithoutNorm), sharing), small, epochs=2, batch_size=4, accumulate=4)
     choices = [[(line["candidate"], line["num_candidates"]) for line in log_of(path)] for path in (large, small)]
     assert choices[0] == choices[1]
-    assert len(set(choices[0])) > 1 or isinstance(pattern, Bilateral)
+    assert len(set(choices[0])) > 1 or isinstance(sharing, Bilateral)
     losses = [[line["loss"] for line in log_of(path)] for path in (large, small)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     for name, parameter in one.model.named_parameters():
@@ -194,7 +194,7 @@ def test_checking_the_first_batch_leaves_no_trace():
     def frozen(output, target):
         return functional.cross_entropy(output, target) * 0  # no gradient moves anything
 
-    supernet = supernet_of(pattern=LocallyFree(0))
+    supernet = supernet_of(sharing=LocallyFree(0))
     before = copy.deepcopy(supernet.model)
     trained(supernet, max_steps=1, loss=frozen, optimizer=PLAIN_SGD)
     for name, parameter in before.named_parameters():

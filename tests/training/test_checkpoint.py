@@ -156,7 +156,7 @@ def wider() -> nn.Module:
     [
         (lambda: supernet_of(built(Residual)), {}, r"shapes\.one\.weight was \[8, 3, 3, 3\], is None"),
         (lambda: supernet_of(wider()), {}, r"shapes\.two\.weight was \[12, 8, 3, 3\], is \[16, 8, 3, 3\]"),
-        (lambda: supernet_of(pattern=LocallyFree(2)), {}, r"pattern was .*r=1.*, is .*r=2"),
+        (lambda: supernet_of(sharing=LocallyFree(2)), {}, r"sharing was .*r=1.*, is .*r=2"),
         (lambda: supernet_of(choice=Race()), {}, r"choice was 'Exact\(\)', is 'Race\("),
         (
             lambda: supernet_of(bins=uniform_bins(supernet_of().space, 2)),

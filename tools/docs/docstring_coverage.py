@@ -146,13 +146,15 @@ def _of_body(body: list[ast.stmt], package: str, file: str, prefix: str) -> Iter
         if _decorators(node) & {"overload", "setter", "deleter"}:
             continue
         name = prefix + node.name
-        taken = _fields(node) | _init_names(node) if isinstance(node, ast.ClassDef) else _parameters(node, bool(prefix))
+        bin_counts = (
+            _fields(node) | _init_names(node) if isinstance(node, ast.ClassDef) else _parameters(node, bool(prefix))
+        )
         yield Definition(
             package,
             f"{file}:{node.lineno} {name}",
             ast.get_docstring(node) is not None,
-            tuple(each for each, is_documented in taken.items() if is_documented),
-            tuple(each for each, is_documented in taken.items() if not is_documented),
+            tuple(each for each, is_documented in bin_counts.items() if is_documented),
+            tuple(each for each, is_documented in bin_counts.items() if not is_documented),
         )
         if isinstance(node, ast.ClassDef):
             yield from _of_body(node.body, package, file, name + ".")

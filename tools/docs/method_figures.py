@@ -15,7 +15,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 import cafenet
 from cafenet.space.bins import flops_sensitive_bins
-from cafenet.supernet.sharing import assigned_bins, patterns
+from cafenet.supernet.sharing import assigned_bins, offset_sets
 
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "images"
 
@@ -53,20 +53,20 @@ def draw_bins() -> Figure:
 
 def draw_zone() -> Figure:
     """Width 5 of 8 bins: the fixed pattern, and the three assignments of r = 1."""
-    num_taken, num_bins = 5, 8
-    rows = [("fixed pattern (r = 0)", assigned_bins(num_taken, num_bins, 0, patterns(0)[0]), num_taken - 1)]
-    for number, offsets in enumerate(patterns(1), start=1):
-        taken = assigned_bins(num_taken, num_bins, 1, offsets)
-        rows.append((f"r = 1, assignment {number}", taken, num_taken - 2))
+    bin_count, num_bins = 5, 8
+    rows = [("fixed pattern (r = 0)", assigned_bins(bin_count, num_bins, 0, offset_sets(0)[0]), bin_count - 1)]
+    for number, offsets in enumerate(offset_sets(1), start=1):
+        bin_counts = assigned_bins(bin_count, num_bins, 1, offsets)
+        rows.append((f"r = 1, assignment {number}", bin_counts, bin_count - 2))
     figure, axes = _canvas(8, 3.2, (-3.2, 10.6), (-0.3, 5.1))
     for number in range(1, num_bins + 1):
         axes.text(number - 0.5, 4.65, str(number), ha="center", va="center", color=LINE)
     axes.text(-0.2, 4.65, "bin", ha="right", va="center", color=LINE)
-    for row, (title, taken, num_base) in enumerate(rows):
+    for row, (title, bin_counts, num_base) in enumerate(rows):
         y = 3.6 - row - (0.2 if row else 0)
         axes.text(-0.2, y + 0.3, title, ha="right", va="center")
         for number in range(1, num_bins + 1):
-            kind = PALE if number not in taken else BASE if number <= num_base or row == 0 else FREE
+            kind = PALE if number not in bin_counts else BASE if number <= num_base or row == 0 else FREE
             axes.add_patch(Rectangle((number - 0.95, y), 0.9, 0.6, facecolor=kind, edgecolor="none"))
     axes.add_patch(Rectangle((3, 0.28), 3, 2.95, fill=False, edgecolor=INK, linestyle="--", linewidth=1.2))
     axes.text(4.5, -0.05, "zone: bins c - r to c + r", ha="center", va="center", fontsize=9)

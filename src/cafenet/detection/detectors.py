@@ -75,7 +75,7 @@ class DetectorConfig:
         check_options(self, DetectionError)
 
     @property
-    def taken_strides(self) -> tuple[int, ...]:
+    def bin_strides(self) -> tuple[int, ...]:
         """The configured strides, or the defaults of the framework."""
         if self.strides is not None:
             return tuple(self.strides)
@@ -142,7 +142,7 @@ def build_detector(model: nn.Module, num_classes: int, config: DetectorConfig | 
     norm = partial(nn.GroupNorm, config.fpn_channels // 16) if config.group_norm else None
     pyramid = feature_pyramid(
         model,
-        strides=config.taken_strides,
+        strides=config.bin_strides,
         channels=config.fpn_channels,
         top=top,
         norm_layer=norm,
@@ -221,7 +221,7 @@ def _anchors(config: DetectorConfig) -> Any:
     is_two_stage = config.framework == "faster_rcnn"
     scale = config.anchor_scale or (8 if is_two_stage else 4)
     octaves = config.anchor_octaves or (1 if is_two_stage else 3)
-    strides = list(config.taken_strides)
+    strides = list(config.bin_strides)
     for _ in range((1 if is_two_stage else 2) if config.extra_levels else 0):
         strides.append(2 * strides[-1])
     sizes = tuple(tuple(int(scale * stride * 2 ** (part / octaves)) for part in range(octaves)) for stride in strides)
@@ -233,7 +233,7 @@ def _faster_rcnn(pyramid: Pyramid, num_classes: int, config: DetectorConfig, nor
     """Build Faster R-CNN."""
     library = import_module("torchvision.models.detection.faster_rcnn")
     pool = import_module("torchvision.ops.poolers").MultiScaleRoIAlign(
-        [str(number) for number in range(len(config.taken_strides))],
+        [str(number) for number in range(len(config.bin_strides))],
         output_size=7,
         sampling_ratio=2,
         canonical_scale=config.roi_canonical_size,

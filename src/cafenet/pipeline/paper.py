@@ -20,7 +20,7 @@ Tree = TypeVar("Tree")
 """A dataclass with sections, such as `SearchOptions`."""
 
 SHARING: dict[str, Any] = {
-    "supernet.pattern": "locally_free",
+    "supernet.sharing": "locally_free",
     "supernet.r": 1,
     "supernet.per_group": False,
     "supernet.bins": "flops_sensitive",

@@ -179,9 +179,9 @@ def _uniform(workload: Workload, budget: Budget) -> dict[str, list[int]]:
     return _leading_channels(workload, widths)
 
 
-def _leading(workload: Workload, taken: np.ndarray, budget: Budget) -> dict[str, list[int]]:
+def _leading(workload: Workload, bin_counts: np.ndarray, budget: Budget) -> dict[str, list[int]]:
     """Return the leading channels of bins per group."""
-    return _leading_channels(workload, workload.feasible(budget).bins.widths(taken))
+    return _leading_channels(workload, workload.feasible(budget).bins.widths(bin_counts))
 
 
 def _leading_channels(workload: Workload, widths: np.ndarray) -> dict[str, list[int]]:

@@ -112,7 +112,7 @@ class BaselinesConfig:
     uniform: bool = True
     """One factor for all groups, down to the budget."""
     fixed: bool = True
-    """Repeat the search on a supernet with the fixed pattern (r = 0), unless the search itself uses that pattern."""
+    """Repeat the search on a supernet with the fixed sharing (r = 0), unless the search itself uses that."""
     random_widths: Count = 0
     """Number of random widths that are trained for a while; the best on the validation set is trained in full."""
     random_epochs: Positive = 50

@@ -85,7 +85,7 @@ class Workload:
                 "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
             )
         problems += _without_effect(recipe)
-        if recipe.sampling.random_share and recipe.supernet.pattern == "locally_free" and recipe.supernet.r == 0:
+        if recipe.sampling.random_share and recipe.supernet.sharing == "locally_free" and recipe.supernet.r == 0:
             problems.append(
                 f"sampling.random_share is {recipe.sampling.random_share}, but with supernet.r 0 there is one "
                 "candidate; raise supernet.r"
@@ -359,17 +359,17 @@ class Workload:
 
     @property
     def has_fixed_baseline(self) -> bool:
-        """True if the recipe asks for a search on the fixed pattern and the main search does not use that pattern
+        """True if the recipe asks for a search on the fixed sharing and the main search does not use that sharing
         itself."""
         supernet = self.recipe.supernet
-        return self.recipe.baselines.fixed and (supernet.pattern != "locally_free" or supernet.r > 0)
+        return self.recipe.baselines.fixed and (supernet.sharing != "locally_free" or supernet.r > 0)
 
     def job(self, algorithm: str, *, fixed: bool = False) -> Job:
         """Return the data and options with which supernets are trained and searched.
 
         Args:
             algorithm: Name of the search algorithm.
-            fixed: If True, the fixed pattern replaces that of the recipe.
+            fixed: If True, the fixed sharing replaces that of the recipe.
 
         Returns:
             The job.
@@ -381,7 +381,7 @@ class Workload:
             "greedy": recipe.greedy,
             "trend": recipe.trend,
         }
-        supernet = replace(recipe.supernet, pattern="locally_free", r=0, per_group=False) if fixed else recipe.supernet
+        supernet = replace(recipe.supernet, sharing="locally_free", r=0, per_group=False) if fixed else recipe.supernet
         training = replace(recipe.train, seed=recipe.seed)
         return Job(
             train=self.loader(self.train, augmented_batch=training.batch_size),

@@ -142,11 +142,11 @@ class Scorer:
         self.chance = chance_accuracy(self.validation.batch[1], loss) if metric == "accuracy" else None
         """Accuracy of always answering the most frequent label; None for other metrics."""
 
-    def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
+    def score(self, bin_counts: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
         """Score one width vector; it may be dropped early if it is clearly below the bar.
 
         Args:
-            taken: Bins per group.
+            bin_counts: Bins per group.
             bar: Score of a good width found before.
             exact: If True, every candidate is scored on all examples, whatever the config says.
 
@@ -157,37 +157,37 @@ class Scorer:
             ScoringError: If an output is NaN, or the metric is not finite.
         """
         with training_mode(self.supernet.model, False):
-            candidates = self.candidates(taken)
-            if self.supernet.pattern.averages:
+            candidates = self.candidates(bin_counts)
+            if self.supernet.sharing.averages:
                 return self._averaged(candidates)
             if exact or not self.config.race:
                 return self._best([self._whole(candidate) for candidate in candidates])
             return self._raced(candidates, bar)
 
-    def candidates(self, taken: IntArray) -> list[Subnet]:
+    def candidates(self, bin_counts: IntArray) -> list[Subnet]:
         """Return the subnets that stand for a width vector; randomly drawn ones are the same at every call.
 
         Args:
-            taken: Bins per group.
+            bin_counts: Bins per group.
 
         Returns:
             The candidates.
         """
-        seed = zlib.crc32(np.ascontiguousarray(taken, dtype=np.int64).tobytes())
+        seed = zlib.crc32(np.ascontiguousarray(bin_counts, dtype=np.int64).tobytes())
         generator = torch.Generator().manual_seed(seed)
-        return self.supernet.pattern.candidates(self.supernet.binned, taken, generator)
+        return self.supernet.sharing.candidates(self.supernet.binned, bin_counts, generator)
 
-    def subnet(self, taken: IntArray, candidate: int) -> Subnet:
+    def subnet(self, bin_counts: IntArray, candidate: int) -> Subnet:
         """Return the subnet that a score belongs to.
 
         Args:
-            taken: Bins per group.
+            bin_counts: Bins per group.
             candidate: Number of the candidate, as in the score.
 
         Returns:
             The subnet.
         """
-        return self.candidates(taken)[candidate]
+        return self.candidates(bin_counts)[candidate]
 
     def _whole(self, candidate: Subnet) -> FloatArray:
         """Return the values of one candidate on all validation examples."""
@@ -201,7 +201,7 @@ class Scorer:
         return self._complete(values[best], best, len(values))
 
     def _averaged(self, candidates: list[Subnet]) -> Score:
-        """Return the score averaged over all candidates, for patterns that train all of them."""
+        """Return the score averaged over all candidates, for offset sets that train all of them."""
         values = np.mean([self._whole(candidate) for candidate in candidates], axis=0)
         return self._complete(values, 0, len(candidates))
 

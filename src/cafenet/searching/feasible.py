@@ -77,40 +77,40 @@ class Feasible:
                 f"{self.budget.text!r}, lower min_width or use smaller bins (a lower beta)"
             )
 
-    def usage(self, taken: IntArray) -> FloatArray:
+    def usage(self, bin_counts: IntArray) -> FloatArray:
         """Return the share of the budget that each row uses: the largest cost / limit over all caps.
 
         Args:
-            taken: Bins per group, one width vector per row.
+            bin_counts: Bins per group, one width vector per row.
 
         Returns:
             One share per row; 140M of 150M FLOPs is 0.933.
         """
-        widths = self.bins.widths(taken)
+        widths = self.bins.widths(bin_counts)
         shares: FloatArray = np.max([self.costs[cap.cost](widths) / cap.limit for cap in self.budget.caps], axis=0)
         return shares
 
-    def fits(self, taken: IntArray) -> BoolArray:
+    def fits(self, bin_counts: IntArray) -> BoolArray:
         """Return which rows meet every cap; a cost equal to the limit meets it.
 
         Args:
-            taken: Bins per group, one width vector per row.
+            bin_counts: Bins per group, one width vector per row.
 
         Returns:
             One boolean per row. (For floats, too, x / y <= 1 means x <= y.)
         """
-        return self.usage(taken) <= 1
+        return self.usage(bin_counts) <= 1
 
-    def in_band(self, taken: IntArray) -> BoolArray:
+    def in_band(self, bin_counts: IntArray) -> BoolArray:
         """Return which rows use a share of the budget inside the band.
 
         Args:
-            taken: Bins per group, one width vector per row.
+            bin_counts: Bins per group, one width vector per row.
 
         Returns:
             One boolean per row.
         """
-        usage = self.usage(taken)
+        usage = self.usage(bin_counts)
         return (usage >= self.band[0]) & (usage <= self.band[1])
 
     def sample(self, n: int, rng: np.random.Generator) -> IntArray:
@@ -174,37 +174,39 @@ class Feasible:
         """
         return self.repair(np.where(rng.random(mothers.shape) < 0.5, mothers, fathers), rng)
 
-    def repair(self, taken: IntArray, rng: np.random.Generator, keep: BoolArray | None = None) -> IntArray:
+    def repair(self, bin_counts: IntArray, rng: np.random.Generator, keep: BoolArray | None = None) -> IntArray:
         """Move each row into the band by removing bins from random groups or adding bins to them; rows inside it stay.
 
         Args:
-            taken: Bins per group, one width vector per row.
+            bin_counts: Bins per group, one width vector per row.
             rng: Source of random numbers.
             keep: Marks genes (bin counts) that move only if moving all other genes of the row is not enough.
 
         Returns:
             The repaired rows.
         """
-        taken, last = taken.copy(), np.zeros(taken.shape, dtype=bool) if keep is None else keep
-        over = np.flatnonzero(self.usage(taken) > self.band[1])
-        taken[over] = self._climb(np.ones_like(taken[over]), taken[over], ~last[over], rng)
-        under = np.flatnonzero(self.usage(taken) < self.band[0])
+        bin_counts, last = bin_counts.copy(), np.zeros(bin_counts.shape, dtype=bool) if keep is None else keep
+        over = np.flatnonzero(self.usage(bin_counts) > self.band[1])
+        bin_counts[over] = self._climb(np.ones_like(bin_counts[over]), bin_counts[over], ~last[over], rng)
+        under = np.flatnonzero(self.usage(bin_counts) < self.band[0])
         while under.size:
-            free = self._can_grow(taken[under])
+            free = self._can_grow(bin_counts[under])
             under, free = under[free.any(axis=1)], free[free.any(axis=1)]
-            before, top = taken[under], np.where(free, self.num_bins, taken[under])
-            taken[under] = self._climb(before, top, last[under], rng)
-            moved = (taken[under] != before).any(axis=1)  # without progress the loop must end: costs may be rounded
-            under = under[moved & (self.usage(taken[under]) < self.band[0])]
-        return taken
+            before, top = bin_counts[under], np.where(free, self.num_bins, bin_counts[under])
+            bin_counts[under] = self._climb(before, top, last[under], rng)
+            moved = (bin_counts[under] != before).any(
+                axis=1
+            )  # without progress the loop must end: costs may be rounded
+            under = under[moved & (self.usage(bin_counts[under]) < self.band[0])]
+        return bin_counts
 
-    def _can_grow(self, taken: IntArray) -> BoolArray:
+    def _can_grow(self, bin_counts: IntArray) -> BoolArray:
         """Return which groups of each row can take one more bin. A group that cannot never can later: bins are only
         added."""
-        free = taken < self.num_bins
+        free = bin_counts < self.num_bins
         for group in range(self.num_bins.size):
             rows = np.flatnonzero(free[:, group])
-            grown = taken[rows]
+            grown = bin_counts[rows]
             grown[:, group] += 1
             free[rows, group] = self.usage(grown) <= self.band[1]
         return free
@@ -261,7 +263,7 @@ class Feasible:
                 beyond = middle
         return _rounded(edges, factors[fitting])
 
-    def fill(self, taken: IntArray, rng: np.random.Generator, low: float = 0.99, n: int = 8) -> IntArray:
+    def fill(self, bin_counts: IntArray, rng: np.random.Generator, low: float = 0.99, n: int = 8) -> IntArray:
         """Return up to n distinct vectors near a given one that use at least `low` of the budget.
 
         The method tries the vector itself, bins added to it, and swaps (one bin more in one group, one fewer in
@@ -269,7 +271,7 @@ class Feasible:
         a larger space and their swaps.
 
         Args:
-            taken: Bins per group of the given vector, shape (groups,).
+            bin_counts: Bins per group of the given vector, shape (groups,).
             rng: Source of random numbers.
             low: Smallest share of the budget to use.
             n: Largest number of vectors to return.
@@ -278,18 +280,18 @@ class Feasible:
             One vector per row, those with the fewest moved bins first.
         """
         tight = Feasible(self.bins, self.costs, self.budget, (low, 1.0))
-        near = np.unique(tight.repair(np.repeat(taken[None], n, axis=0), rng), axis=0)
-        found = tight._inside([taken[None], near, *(_steps(row, self.num_bins) for row in [taken, *near])])
+        near = np.unique(tight.repair(np.repeat(bin_counts[None], n, axis=0), rng), axis=0)
+        found = tight._inside([bin_counts[None], near, *(_steps(row, self.num_bins) for row in [bin_counts, *near])])
         if len(found) < n:
-            found = tight._inside([found, *tight._further(taken, rng, n)])
-        moved = np.abs(found - taken).sum(axis=1)
+            found = tight._inside([found, *tight._further(bin_counts, rng, n)])
+        moved = np.abs(found - bin_counts).sum(axis=1)
         return found[np.lexsort([rng.random(len(found)), moved])[:n]]
 
     def _inside(self, candidates: Iterable[IntArray]) -> IntArray:
         """Return the distinct candidates inside the band."""
         return np.unique(np.concatenate([rows[self.in_band(rows)] for rows in candidates]), axis=0)
 
-    def _further(self, taken: IntArray, rng: np.random.Generator, n: int) -> Iterator[IntArray]:
+    def _further(self, bin_counts: IntArray, rng: np.random.Generator, n: int) -> Iterator[IntArray]:
         """Yield all vectors of a small space in parts, or a random selection of a large space."""
         size = self.bins.search_space_size
         if size <= _ENUMERABLE:
@@ -298,7 +300,7 @@ class Feasible:
                 numbers = np.arange(start, min(start + _ROWS_AT_ONCE, size))
                 yield numbers[:, None] // strides % self.num_bins + 1
             return
-        drawn = np.concatenate([self.mutate(np.repeat(taken[None], 8 * n, axis=0), rng), self.sample(8 * n, rng)])
+        drawn = np.concatenate([self.mutate(np.repeat(bin_counts[None], 8 * n, axis=0), rng), self.sample(8 * n, rng)])
         yield drawn
         yield from (_steps(row, self.num_bins) for row in rng.choice(drawn, n, replace=False))
 
@@ -315,9 +317,9 @@ def _rounded(edges: list[FloatArray], factor: float) -> IntArray:
     return np.array([1 + np.searchsorted(edge, factor, side="right") for edge in edges], dtype=np.int64)
 
 
-def _steps(taken: IntArray, num_bins: IntArray) -> IntArray:
+def _steps(bin_counts: IntArray, num_bins: IntArray) -> IntArray:
     """Return every vector with one bin more in some group, and one fewer in another group or in none."""
-    one = np.eye(taken.size + 1, taken.size, dtype=np.int64)  # the last row stands for no group
-    moved = (taken + one[:-1, None] - one[None]).reshape(-1, taken.size)
+    one = np.eye(bin_counts.size + 1, bin_counts.size, dtype=np.int64)  # the last row stands for no group
+    moved = (bin_counts + one[:-1, None] - one[None]).reshape(-1, bin_counts.size)
     steps: IntArray = moved[((moved >= 1) & (moved <= num_bins)).all(axis=1)]
     return steps

@@ -69,10 +69,10 @@ def pick_best(
         return best
     kept: ScoredWidth | None = None
     for _ in range(_ROUNDS):
-        fresh = (scored for scored in finalists(meter.within) if scored.taken not in meter.measured_ms)
-        found = next((each for each in islice(fresh, _MEASURED_EACH) if meter.keeps(np.array(each.taken))), None)
+        fresh = (scored for scored in finalists(meter.within) if scored.bin_counts not in meter.measured_ms)
+        found = next((each for each in islice(fresh, _MEASURED_EACH) if meter.keeps(np.array(each.bin_counts))), None)
         kept = found or kept
-        if not meter.correct(None if found is None else np.array(found.taken)):
+        if not meter.correct(None if found is None else np.array(found.bin_counts)):
             break
     return kept or _any_that_keeps(contest, feasible, meter)
 
@@ -92,13 +92,13 @@ def _any_that_keeps(contest: Contest, feasible: Feasible, meter: Meter) -> Score
 
 def _rank(scored: ScoredWidth) -> tuple[float, tuple[int, ...]]:
     """Return a sort key: the highest score comes first, and equal scores are ordered by width."""
-    return -scored.score.value, scored.taken
+    return -scored.score.value, scored.bin_counts
 
 
 def _by_score(contest: Contest, feasible: Feasible) -> list[IntArray]:
     """Return the vectors within the budget whose scores are complete, best first."""
     ranked = sorted(contest.seen.values(), key=_rank)
-    rows = [np.array(each.taken, dtype=np.int64) for each in ranked if each.score.is_complete]
+    rows = [np.array(each.bin_counts, dtype=np.int64) for each in ranked if each.score.is_complete]
     return [row for row in rows if feasible.fits(row[None])[0]]
 
 
@@ -108,9 +108,9 @@ def _filled(best: list[IntArray], feasible: Feasible, rng: np.random.Generator, 
     If no vector uses enough, return those that fit as they are, and the others reduced by as little as the bins allow.
     """
     rows: dict[tuple[int, ...], IntArray] = {}
-    for taken in best:
-        is_enough = min_usage <= float(feasible.usage(taken[None])[0]) <= 1
-        near = taken[None] if is_enough else feasible.fill(taken, rng, low=min_usage, n=_FILLED_EACH)
+    for bin_counts in best:
+        is_enough = min_usage <= float(feasible.usage(bin_counts[None])[0]) <= 1
+        near = bin_counts[None] if is_enough else feasible.fill(bin_counts, rng, low=min_usage, n=_FILLED_EACH)
         rows.update({tuple(row.tolist()): row for row in near})
     if rows or not best:
         return list(rows.values())

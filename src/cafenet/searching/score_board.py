@@ -28,11 +28,11 @@ class WidthScorer(Protocol):
         """The score of a model that has learned nothing, or None if that is unknown."""
         ...
 
-    def score(self, taken: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
+    def score(self, bin_counts: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
         """Score one width vector.
 
         Args:
-            taken: Bins per group.
+            bin_counts: Bins per group.
             bar: Score to beat; a vector that is clearly below it may be dropped early.
             exact: If True, every candidate is scored on all examples and nothing is dropped.
 
@@ -84,9 +84,9 @@ class Contest:
         """
         rivals = [] if proposal.is_own_contest else [each for each in self.seen.values() if each.score.is_complete]
         found: dict[int, ScoredWidth] = {}
-        while len(found) < len(proposal.taken):
+        while len(found) < len(proposal.bin_counts):
             before = len(found)
-            for number, row in enumerate(proposal.taken):
+            for number, row in enumerate(proposal.bin_counts):
                 if self._store.is_shared:
                     self._take_in(proposal, found, rivals)
                 if number in found:
@@ -97,7 +97,7 @@ class Contest:
             if len(found) == before:  # other workers are scoring the rest
                 self._wait()
         self._warn_of_chance()
-        return np.array([found[number].score.value for number in range(len(proposal.taken))])
+        return np.array([found[number].score.value for number in range(len(proposal.bin_counts))])
 
     def exact(self, rows: Sequence[IntArray]) -> list[ScoredWidth]:
         """Score width vectors exactly: every candidate on all examples.
@@ -125,7 +125,7 @@ class Contest:
 
     def _take_in(self, proposal: Proposal, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
         """Take in what other workers have scored of a proposal meanwhile; it raises the bar for this worker, too."""
-        for number, row in enumerate(proposal.taken):
+        for number, row in enumerate(proposal.bin_counts):
             own = (each for each in self._store.get(row) if each.search == self._search and not each.is_exact)
             scored = None if number in found else next(own, None)
             if scored is not None:
@@ -133,7 +133,7 @@ class Contest:
 
     def _note(self, number: int, scored: ScoredWidth, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
         """Record a score of the proposal's row `number`."""
-        found[number] = self.seen[scored.taken] = scored
+        found[number] = self.seen[scored.bin_counts] = scored
         if scored.score.is_complete:
             rivals.append(scored)
         self._on_scored(scored)
@@ -145,17 +145,17 @@ class Contest:
         time.sleep(_POLL_SECONDS)
         self._store.refresh()
 
-    def _score(self, taken: IntArray, bar: Score | None, label: str) -> ScoredWidth | None:
+    def _score(self, bin_counts: IntArray, bar: Score | None, label: str) -> ScoredWidth | None:
         """Return a score from the store or a new one, or None while another worker scores the same width."""
-        return self._known(taken, bar) or self._scored_now(taken, bar, label, exact=False)
+        return self._known(bin_counts, bar) or self._scored_now(bin_counts, bar, label, exact=False)
 
-    def _known(self, taken: IntArray, bar: Score | None) -> ScoredWidth | None:
+    def _known(self, bin_counts: IntArray, bar: Score | None) -> ScoredWidth | None:
         """Return a stored score that can be used, or None.
 
         The search's own score comes first, so that a resumed search repeats itself; then the oldest score of another
         search. A width that another search dropped counts only if this search would drop it, too.
         """
-        known = self._store.get(taken)
+        known = self._store.get(bin_counts)
         for each in known:
             if each.search == self._search and not each.is_exact:
                 return each
@@ -164,37 +164,37 @@ class Contest:
                 return each
         return None
 
-    def _known_exactly(self, taken: IntArray) -> ScoredWidth | None:
+    def _known_exactly(self, bin_counts: IntArray) -> ScoredWidth | None:
         """Return a stored score of all candidates on all examples, or None.
 
         A complete score of a width with only one candidate is such a score, because nothing was raced.
         """
-        for each in self._store.get(taken):
+        for each in self._store.get(bin_counts):
             if each.is_exact or (each.score.is_complete and each.score.num_candidates == 1):
                 return each
         return None
 
-    def _scored_now(self, taken: IntArray, bar: Score | None, label: str, *, exact: bool) -> ScoredWidth | None:
+    def _scored_now(self, bin_counts: IntArray, bar: Score | None, label: str, *, exact: bool) -> ScoredWidth | None:
         """Score a width now and store the score; return None if another worker has claimed it."""
         claim = None
         if self._store.is_shared:
-            claim = self._store.claim(taken)
+            claim = self._store.claim(bin_counts)
             if claim is None:
                 return None
-            known = self._known_exactly(taken) if exact else self._known(taken, bar)
+            known = self._known_exactly(bin_counts) if exact else self._known(bin_counts, bar)
             if known is not None:  # another worker finished this width just before the claim
                 self._store.give_up(claim)
                 return known
         start = time.perf_counter()
         try:
-            score = self._scorer.score(taken, bar, exact=exact)
+            score = self._scorer.score(bin_counts, bar, exact=exact)
         except BaseException:
             if claim is not None:
                 self._store.give_up(claim)
             raise
         seconds = time.perf_counter() - start
         self.num_scored += 1
-        scored = ScoredWidth(key_of(taken), score, self._costs(taken), self._search, label, seconds, exact)
+        scored = ScoredWidth(key_of(bin_counts), score, self._costs(bin_counts), self._search, label, seconds, exact)
         return self._store.add(scored, claim)
 
     def _warn_of_chance(self) -> None:

@@ -275,14 +275,14 @@ class WidthSearch:
 
     def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> FoundWidths:
         """Describe the chosen width vector as a result."""
-        taken = np.array(best.taken, dtype=np.int64)
-        subnet = self.scorer.subnet(taken, best.score.candidate)
+        bin_counts = np.array(best.bin_counts, dtype=np.int64)
+        subnet = self.scorer.subnet(bin_counts, best.score.candidate)
         channels = {
             group.name: np.flatnonzero(np.isin(group.unit_of_channel, units)).tolist()
             for group, units in zip(self._space.groups, subnet.units, strict=True)
         }
         budget = feasible.budget
-        measured = {} if meter is None else {"latency_ms": meter.measured_ms[best.taken]}
+        measured = {} if meter is None else {"latency_ms": meter.measured_ms[best.bin_counts]}
         return FoundWidths(
             budget=budget.text,
             algorithm=self.algorithm.name,
@@ -291,7 +291,7 @@ class WidthSearch:
             score=best.score.value,
             metric=self.scorer.metric_name,
             costs={**best.costs, **measured},
-            usage=_usage(feasible, taken, measured),
+            usage=_usage(feasible, bin_counts, measured),
             num_scored=len(contest.seen),
             num_dropped=sum(not each.score.is_complete for each in contest.seen.values()),
             seed=self.config.seed,
@@ -314,19 +314,19 @@ class WidthSearch:
             )
         return self._latency_model.predict(widths)
 
-    def _measured_ms(self, check: Callable[[], None], taken: IntArray) -> float:
+    def _measured_ms(self, check: Callable[[], None], bin_counts: IntArray) -> float:
         """Extract a slim model and measure its latency."""
         check()
-        slim = self._space.extract(self._bins.widths(taken).tolist())
+        slim = self._space.extract(self._bins.widths(bin_counts).tolist())
         return measure_latency(slim, self._example(), self.latency)
 
     def _example(self) -> object:
         """Return the inputs of one validation example."""
         return next(self.scorer.validation.batches(0, 1, 1))[0]
 
-    def _costs(self, taken: IntArray) -> dict[str, float]:
+    def _costs(self, bin_counts: IntArray) -> dict[str, float]:
         """Return the FLOPs and parameters of one width vector."""
-        widths = self._bins.widths(taken[None])
+        widths = self._bins.widths(bin_counts[None])
         return {"flops": float(self._space.flops(widths)[0]), "params": float(self._space.params(widths)[0])}
 
     def identity(self) -> dict[str, object]:
@@ -351,18 +351,18 @@ def supernet_identity(supernet: Supernet) -> dict[str, object]:
         supernet: The supernet.
 
     Returns:
-        Its bins, its pattern of weight sharing and a digest of its weights, by name.
+        Its bins, its way to share weights and a digest of its weights, by name.
     """
     return {
         "bins": {group.name: [group.channels, group.first, group.size] for group in supernet.binned.bins.groups},
-        "pattern": repr(supernet.pattern),
+        "sharing": repr(supernet.sharing),
         "weights": _digest({**supernet.model.state_dict(), **constants(supernet.space, supernet.model)}),
     }
 
 
-def _usage(feasible: Feasible, taken: IntArray, measured: Mapping[str, float]) -> float:
+def _usage(feasible: Feasible, bin_counts: IntArray, measured: Mapping[str, float]) -> float:
     """Return the share of the budget that a width uses, with measured costs in place of estimates if there are any."""
-    widths = feasible.bins.widths(taken[None])
+    widths = feasible.bins.widths(bin_counts[None])
     return max(
         (measured[cap.cost] if cap.cost in measured else float(feasible.costs[cap.cost](widths)[0])) / cap.limit
         for cap in feasible.budget.caps

@@ -39,18 +39,18 @@ class GroupBins:
         """Number of bins, including the first."""
         return 1 + (self.channels - self.first) // self.size
 
-    def width(self, num_taken: int) -> int:
+    def width(self, bin_count: int) -> int:
         """Computes the width that a number of bins makes.
 
         Args:
-            num_taken: Number of bins that are kept, including the first.
+            bin_count: Number of bins that are kept, including the first.
 
         Returns:
             The number of channels, which is the same for every choice of that many bins.
         """
-        return self.first + (num_taken - 1) * self.size
+        return self.first + (bin_count - 1) * self.size
 
-    def num_taken(self, width: int) -> int:
+    def bin_count(self, width: int) -> int:
         """Computes the number of bins that make a width.
 
         Args:
@@ -62,13 +62,13 @@ class GroupBins:
         Raises:
             BinError: If the width lies inside a bin.
         """
-        taken, rest = divmod(width - self.first, self.size)
-        if rest or not 0 <= taken < self.num_bins:
+        bin_counts, rest = divmod(width - self.first, self.size)
+        if rest or not 0 <= bin_counts < self.num_bins:
             raise BinError(
                 f"widths of {self.name!r} must be {self.first} + a multiple of {self.size} up to {self.channels}, "
                 f"but got {width}"
             )
-        return taken + 1
+        return bin_counts + 1
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Bins:
         ([3, 4], 12)
         >>> bins.widths([1, 4]).tolist()
         [4, 8]
-        >>> bins.num_taken([7, 2]).tolist()
+        >>> bins.bin_counts([7, 2]).tolist()
         [2, 1]
     """
 
@@ -99,20 +99,20 @@ class Bins:
         """Number of width vectors: the product of the numbers of bins."""
         return math.prod(group.num_bins for group in self.groups)
 
-    def widths(self, taken: IntArray) -> IntArray:
+    def widths(self, bin_counts: IntArray) -> IntArray:
         """Converts numbers of bins into widths.
 
         Args:
-            taken: Numbers of kept bins, with the groups in the last dimension and any leading dimensions.
+            bin_counts: Numbers of kept bins, with the groups in the last dimension and any leading dimensions.
 
         Returns:
             The widths, in an array of the same shape.
         """
         first = np.array([group.first for group in self.groups], dtype=np.int64)
         size = np.array([group.size for group in self.groups], dtype=np.int64)
-        return first + (np.asarray(taken, dtype=np.int64) - 1) * size
+        return first + (np.asarray(bin_counts, dtype=np.int64) - 1) * size
 
-    def num_taken(self, widths: IntArray | list[int]) -> IntArray:
+    def bin_counts(self, widths: IntArray | list[int]) -> IntArray:
         """Converts one width vector into numbers of bins.
 
         Args:
@@ -124,8 +124,8 @@ class Bins:
         Raises:
             BinError: If a width lies inside a bin.
         """
-        taken = [group.num_taken(int(width)) for group, width in zip(self.groups, widths, strict=True)]
-        return np.array(taken, dtype=np.int64)
+        bin_counts = [group.bin_count(int(width)) for group, width in zip(self.groups, widths, strict=True)]
+        return np.array(bin_counts, dtype=np.int64)
 
 
 def flops_sensitive_bins(space: WidthSpace, beta: float = 1.0, *, min_width: int | float = 1, divisor: int = 1) -> Bins:

@@ -11,7 +11,7 @@ from cafenet.space.bins import Bins, flops_sensitive_bins, uniform_bins
 from cafenet.space.importance import importance_order, in_order
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Exact, Race
-from cafenet.supernet.sharing import Bilateral, LocallyFree, Pattern
+from cafenet.supernet.sharing import Bilateral, LocallyFree, Sharing
 from cafenet.supernet.supernet import Supernet
 
 
@@ -25,13 +25,13 @@ class SupernetConfig:
         'flops_sensitive'
     """
 
-    pattern: Literal["locally_free", "bilateral"] = "locally_free"
-    """Pattern of weight sharing: "locally_free" is that of the paper, "bilateral" that of BCNet with its two sides."""
+    sharing: Literal["locally_free", "bilateral"] = "locally_free"
+    """How widths share weights: "locally_free" as in the paper, "bilateral" as in BCNet with its two sides."""
     r: Count = 0
-    """Offset of the locally free zone. 0 is the fixed pattern, which takes less time and gave similar results in our
+    """Offset of the locally free zone. 0 is the fixed sharing, which takes less time and gave similar results in our
     measurements; the paper uses 1."""
     per_group: bool = False
-    """If True, a pattern is drawn for each group separately instead of one for all groups."""
+    """If True, offsets are drawn for each group separately instead of once for all groups."""
     max_candidates: PositiveInt = 16
     """Number of candidates that are drawn with `per_group`."""
     bins: Literal["flops_sensitive", "uniform"] = "flops_sensitive"
@@ -53,7 +53,7 @@ class SupernetConfig:
 
     def __post_init__(self) -> None:
         check_options(self, BinError)
-        if self.per_group and self.pattern == "locally_free" and self.r == 0:
+        if self.per_group and self.sharing == "locally_free" and self.r == 0:
             raise BinError("per_group draws among a group's assignments, but with r = 0 there is one; raise r")
 
 
@@ -95,12 +95,12 @@ def build_supernet(
     Raises:
         BinError: If the options do not fit the space.
     """
-    pattern: Pattern = (
+    sharing: Sharing = (
         Bilateral()
-        if config.pattern == "bilateral"
+        if config.sharing == "bilateral"
         else LocallyFree(config.r, per_group=config.per_group, max_candidates=config.max_candidates)
     )
     choice: Choice = Exact() if config.choice == "exact" else Race()
     order = importance_order(space, model) if config.sort_by_importance else None
     source = model if order is None else in_order(space, model, order)
-    return Supernet(source, space, build_bins(space, config, beta), pattern, choice=choice, seed=seed, order=order)
+    return Supernet(source, space, build_bins(space, config, beta), sharing, choice=choice, seed=seed, order=order)

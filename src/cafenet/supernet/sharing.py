@@ -1,7 +1,7 @@
 """Assignments: the bins that stand for a width (paper, "Locally free weight sharing").
 
 Smallest example: r = 1 and a width of c = 5 of 8 bins. Bins 1 to 3 are the base; two of the zone 4, 5, 6 are free: {4,
-5}, {4, 6} or {5, 6}. With r = 0 there is one assignment, the leftmost bins, which is the fixed pattern of slimmable
+5}, {4, 6} or {5, 6}. With r = 0 there is one assignment, the leftmost bins, which is the fixed sharing of slimmable
 networks.
 """
 
@@ -23,11 +23,11 @@ from cafenet.space.width_space import WidthSpace
 Offsets = tuple[int, ...]
 """Offsets of the free bins from the width."""
 
-_MOST_PATTERNS = 2000
+_MOST_OFFSET_SETS = 2000
 
 
 @lru_cache
-def patterns(r: int) -> tuple[Offsets, ...]:
+def offset_sets(r: int) -> tuple[Offsets, ...]:
     """Return all ways to take r + 1 of the 2r + 1 bins of a zone.
 
     Args:
@@ -40,30 +40,30 @@ def patterns(r: int) -> tuple[Offsets, ...]:
 
 
 @lru_cache(maxsize=65536)
-def assigned_bins(num_taken: int, num_bins: int, r: int, offsets: Offsets) -> tuple[int, ...]:
-    """Return the bins that stand for a width under one pattern.
+def assigned_bins(bin_count: int, num_bins: int, r: int, offsets: Offsets) -> tuple[int, ...]:
+    """Return the bins that stand for a width under one choice of offsets.
 
     At the edges, offsets outside the group are replaced by the nearest free bin inside (the lower of two), and surplus
-    bins are dropped from the right, so that every assignment has `num_taken` bins.
+    bins are dropped from the right, so that every assignment has `bin_count` bins.
 
     Args:
-        num_taken: Width in bins.
+        bin_count: Width in bins.
         num_bins: Number of bins of the group.
         r: Offset of the zone.
-        offsets: The pattern, one of `patterns(r)`.
+        offsets: One of `offset_sets(r)`.
 
     Returns:
         The numbers of the bins, counted from 1.
     """
-    base = max(num_taken - r - 1, 1)
-    wanted = [num_taken + offset for offset in offsets]
-    taken = set(range(1, base + 1)) | {number for number in wanted if 1 <= number <= num_bins}
+    base = max(bin_count - r - 1, 1)
+    wanted = [bin_count + offset for offset in offsets]
+    chosen = set(range(1, base + 1)) | {number for number in wanted if 1 <= number <= num_bins}
     for number in wanted:
         if not 1 <= number <= num_bins:
-            free = [other for other in range(1, num_bins + 1) if other not in taken]
+            free = [other for other in range(1, num_bins + 1) if other not in chosen]
             if free:
-                taken.add(min(free, key=lambda other: (abs(other - number), other)))
-    return tuple(sorted(taken)[:num_taken])
+                chosen.add(min(free, key=lambda other: (abs(other - number), other)))
+    return tuple(sorted(chosen)[:bin_count])
 
 
 def sharing_degree(left: IntArray, right: IntArray) -> float:
@@ -74,25 +74,25 @@ def sharing_degree(left: IntArray, right: IntArray) -> float:
         right: Numbers of the channels of the other set.
 
     Returns:
-        The degree, from 0 to 1; it is 1 for any two widths of the fixed pattern.
+        The degree, from 0 to 1; it is 1 for any two widths of the fixed sharing.
     """
     return np.intersect1d(left, right).size / min(np.unique(left).size, np.unique(right).size)
 
 
-class Pattern(Protocol):
-    """A pattern of weight sharing: it gives the subnets that stand for a width vector."""
+class Sharing(Protocol):
+    """A way to share weights: it says which subnets stand for a width vector."""
 
     @property
     def averages(self) -> bool:
         """True if all candidates are trained (with averaged losses) instead of the best one."""
         ...
 
-    def candidates(self, binned: "BinnedSpace", taken: IntArray, generator: torch.Generator) -> list[Subnet]:
+    def candidates(self, binned: "BinnedSpace", bin_counts: IntArray, generator: torch.Generator) -> list[Subnet]:
         """Return the distinct subnets that stand for one width vector.
 
         Args:
             binned: The width space and its bins.
-            taken: Bins per group.
+            bin_counts: Bins per group.
             generator: Source of random numbers.
 
         Returns:
@@ -103,19 +103,19 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True)
 class LocallyFree:
-    """Locally free weight sharing: r + 1 bins of the zone around each width are free; r = 0 is the fixed pattern.
+    """Locally free weight sharing: r + 1 bins of the zone around each width are free; r = 0 is the fixed sharing.
 
     Example:
         >>> from cafenet.supernet.sharing import LocallyFree
-        >>> LocallyFree(r=2).num_patterns
+        >>> LocallyFree(r=2).num_offset_sets
         10
     """
 
     r: Count = 0
     """Offset of the zone, which has 2r + 1 bins."""
     per_group: bool = False
-    """If True, `max_candidates` combinations are drawn in which every group follows a pattern of its own. If False, all
-    groups follow the same pattern, which gives C(2r+1, r+1) candidates (3, 10, 35 for r = 1, 2, 3)."""
+    """If True, `max_candidates` combinations are drawn in which every group has offsets of its own. If False, all
+    groups have the same offsets, which gives C(2r+1, r+1) candidates (3, 10, 35 for r = 1, 2, 3)."""
     max_candidates: PositiveInt = 16
     """Number of candidates that are drawn with `per_group`."""
     averages: bool = False
@@ -123,37 +123,38 @@ class LocallyFree:
 
     def __post_init__(self) -> None:
         check_options(self, BinError)
-        if self.num_patterns > _MOST_PATTERNS:
+        if self.num_offset_sets > _MOST_OFFSET_SETS:
             raise BinError(
-                f"r must give at most {_MOST_PATTERNS} candidates a width, but r={self.r} gives {self.num_patterns}"
+                f"r must give at most {_MOST_OFFSET_SETS} candidates a width, "
+                f"but r={self.r} gives {self.num_offset_sets}"
             )
 
     @property
-    def num_patterns(self) -> int:
+    def num_offset_sets(self) -> int:
         """C(2r+1, r+1): the number of candidates of a width that is not at the edge of its group."""
         return math.comb(2 * self.r + 1, self.r + 1)
 
-    def candidates(self, binned: "BinnedSpace", taken: IntArray, generator: torch.Generator) -> list[Subnet]:
-        """Return one subnet per pattern, or with `per_group` subnets of a pattern drawn for each group.
+    def candidates(self, binned: "BinnedSpace", bin_counts: IntArray, generator: torch.Generator) -> list[Subnet]:
+        """Return one subnet per set of offsets, or with `per_group` subnets whose offsets are drawn for each group.
 
         Args:
             binned: The width space and its bins.
-            taken: Bins per group.
+            bin_counts: Bins per group.
             generator: Source of random numbers.
 
         Returns:
             The distinct subnets.
         """
         if self.per_group and self.r > 0:
-            shape = (self.max_candidates, len(taken))
-            drawn = torch.randint(self.num_patterns, shape, generator=generator).tolist()
-            drawn[0] = [0] * len(taken)
+            shape = (self.max_candidates, len(bin_counts))
+            drawn = torch.randint(self.num_offset_sets, shape, generator=generator).tolist()
+            drawn[0] = [0] * len(bin_counts)
         else:
-            drawn = [[number] * len(taken) for number in range(self.num_patterns)]
+            drawn = [[number] * len(bin_counts) for number in range(self.num_offset_sets)]
         chosen = dict.fromkeys(
             tuple(
-                assigned_bins(int(c), n, self.r, patterns(self.r)[number])
-                for c, n, number in zip(taken, binned.num_bins, row, strict=True)
+                assigned_bins(int(c), n, self.r, offset_sets(self.r)[number])
+                for c, n, number in zip(bin_counts, binned.num_bins, row, strict=True)
             )
             for row in drawn
         )
@@ -179,19 +180,19 @@ class Bilateral:
     def __post_init__(self) -> None:
         check_options(self, BinError)
 
-    def candidates(self, binned: "BinnedSpace", taken: IntArray, generator: torch.Generator) -> list[Subnet]:
+    def candidates(self, binned: "BinnedSpace", bin_counts: IntArray, generator: torch.Generator) -> list[Subnet]:
         """Return the two sides, or one subnet if they are equal.
 
         Args:
             binned: The width space and its bins.
-            taken: Bins per group.
+            bin_counts: Bins per group.
             generator: Not used.
 
         Returns:
             One or two subnets.
         """
-        left = tuple(tuple(range(1, int(c) + 1)) for c in taken)
-        right = tuple((1, *range(n - int(c) + 2, n + 1)) for c, n in zip(taken, binned.num_bins, strict=True))
+        left = tuple(tuple(range(1, int(c) + 1)) for c in bin_counts)
+        right = tuple((1, *range(n - int(c) + 2, n + 1)) for c, n in zip(bin_counts, binned.num_bins, strict=True))
         return [binned.subnet(bins) for bins in dict.fromkeys((left, right))]
 
 
@@ -234,16 +235,16 @@ class BinnedSpace:
         kept = (np.concatenate([of_bin[n] for n in numbers]) for numbers, of_bin in zip(bins, self._units, strict=True))
         return Subnet(tuple(kept))
 
-    def leftmost(self, taken: IntArray) -> Subnet:
-        """Return the subnet of the fixed pattern.
+    def leftmost(self, bin_counts: IntArray) -> Subnet:
+        """Return the subnet of the fixed sharing.
 
         Args:
-            taken: Bins per group.
+            bin_counts: Bins per group.
 
         Returns:
             The subnet of the leftmost bins.
         """
-        units = [edges[int(c)] for c, edges in zip(taken, self._edges, strict=True)]
+        units = [edges[int(c)] for c, edges in zip(bin_counts, self._edges, strict=True)]
         return Subnet(tuple(np.arange(n, dtype=np.int64) for n in units))
 
 
@@ -252,18 +253,18 @@ def _unit_edges(first: int, size: int, channels: int, divisor: int) -> list[int]
     return [0, *(edge // divisor for edge in range(first, channels + 1, size))]
 
 
-def check_pattern(pattern: Pattern, bins: Bins) -> None:
-    """Check that the zone is smaller than some group; otherwise the pattern has no freedom anywhere.
+def check_sharing(sharing: Sharing, bins: Bins) -> None:
+    """Check that the zone is smaller than some group; otherwise no width has any freedom.
 
     Args:
-        pattern: The pattern of weight sharing.
+        sharing: The way to share weights.
         bins: The bins of each group.
 
     Raises:
         BinError: If `r` is at least the largest number of bins.
     """
-    if isinstance(pattern, LocallyFree) and pattern.r > 0 and pattern.r >= int(bins.num_bins.max()):
+    if isinstance(sharing, LocallyFree) and sharing.r > 0 and sharing.r >= int(bins.num_bins.max()):
         raise BinError(
-            f"`r < number of bins` must hold for at least one group, but got r={pattern.r} and at most "
+            f"`r < number of bins` must hold for at least one group, but got r={sharing.r} and at most "
             f"{int(bins.num_bins.max())} bins; lower r or beta"
         )

@@ -29,18 +29,18 @@ from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Gatherer, Harness, slice_tensors
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Race
-from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Pattern, check_pattern
+from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Sharing, check_sharing
 from cafenet.supernet.slim import Found, slim_model
 
 
 @dataclass(frozen=True, eq=False)
 class Pick:
-    """The width vector that a step trains, with the candidate that stands for it (or all, if the pattern averages)."""
+    """The width vector that a step trains, with the candidate that stands for it (or all, if the sharing averages)."""
 
-    taken: IntArray
+    bin_counts: IntArray
     """Bins per group: the width vector."""
     subnets: tuple[Subnet, ...]
-    """The subnets that are trained: the chosen candidate, or all candidates if the pattern averages."""
+    """The subnets that are trained: the chosen candidate, or all candidates if the sharing averages."""
     candidate: int
     """Number of the chosen candidate."""
     num_candidates: int
@@ -81,7 +81,7 @@ class Supernet(nn.Module):
         model: nn.Module,
         space: WidthSpace,
         bins: Bins | None = None,
-        pattern: Pattern | None = None,
+        sharing: Sharing | None = None,
         *,
         choice: Choice | None = None,
         seed: int = 0,
@@ -93,21 +93,21 @@ class Supernet(nn.Module):
             model: The model; it is not changed.
             space: The width space of the model, from `cafenet.trace`.
             bins: The bins of its groups, by default FLOPs-sensitive ones.
-            pattern: Pattern of weight sharing, by default the fixed one, `LocallyFree(0)`.
+            sharing: How widths share weights; by default the fixed sharing, `LocallyFree(0)`.
             choice: Way to find the best candidate, by default `Race()`.
             seed: Seed of the sampled widths and candidates.
             order: For a model whose units were reordered: the unit of the user's model that each unit came from.
 
         Raises:
-            BinError: If an argument is not valid, the bins belong to another width space, or the pattern does not fit
+            BinError: If an argument is not valid, the bins belong to another width space, or the sharing does not fit
                 them.
         """
         super().__init__()
         made_bins = Annotated[Bins, MadeBy("flops_sensitive_bins or uniform_bins")]
         check_arguments(BinError, space=(space, TracedSpace), bins=(bins, made_bins | None), seed=(seed, Seed))
         bins = flops_sensitive_bins(space) if bins is None else bins
-        self.pattern: Pattern = LocallyFree() if pattern is None else pattern
-        check_pattern(self.pattern, bins)
+        self.sharing: Sharing = LocallyFree() if sharing is None else sharing
+        check_sharing(self.sharing, bins)
         self.model = copy_of(unwrap(model))
         self.space, self.binned = space, BinnedSpace(space, bins)
         self.harness = Harness(self.model, space.layout)
@@ -165,19 +165,19 @@ class Supernet(nn.Module):
         nearest: IntArray = rows[abs(flops - wanted * self.space.flops()).argmin()]
         return nearest
 
-    def candidates(self, taken: IntArray) -> list[Subnet]:
+    def candidates(self, bin_counts: IntArray) -> list[Subnet]:
         """Return the subnets that stand for a width vector.
 
         Args:
-            taken: Bins per group.
+            bin_counts: Bins per group.
 
         Returns:
             The distinct candidates.
         """
-        return self.pattern.candidates(self.binned, taken, self.generator)
+        return self.sharing.candidates(self.binned, bin_counts, self.generator)
 
     def step(
-        self, batch: Batch, loss_fn: LossFunction, *, taken: IntArray | None = None, random_candidate: bool = False
+        self, batch: Batch, loss_fn: LossFunction, *, bin_counts: IntArray | None = None, random_candidate: bool = False
     ) -> Step:
         """Sample a width, find its best candidate, and compute the loss of that candidate with its graph.
 
@@ -186,14 +186,14 @@ class Supernet(nn.Module):
         Args:
             batch: A pair (inputs, target).
             loss_fn: Function of (output, target) that returns the mean loss.
-            taken: Bins per group of a width of your own, for example `supernet.sample((0.35, 0.65))` for one near half
-                the FLOPs.
+            bin_counts: Bins per group of a width of your own, for example `supernet.sample((0.35, 0.65))` for one near
+                half the FLOPs.
             random_candidate: If True, a random candidate is taken instead of the best one.
 
         Returns:
             The loss, and the width and subnets that it belongs to.
         """
-        pick = self.pick([batch], loss_fn, taken=taken, random_candidate=random_candidate)
+        pick = self.pick([batch], loss_fn, bin_counts=bin_counts, random_candidate=random_candidate)
         return Step(self.loss(batch, pick, loss_fn), pick)
 
     def pick(
@@ -201,7 +201,7 @@ class Supernet(nn.Module):
         batches: Sequence[Batch],
         loss_fn: LossFunction,
         *,
-        taken: IntArray | None = None,
+        bin_counts: IntArray | None = None,
         random_candidate: bool = False,
     ) -> Pick:
         """Decide which width and candidate to train on some batches: one choice for all of them.
@@ -209,22 +209,22 @@ class Supernet(nn.Module):
         Args:
             batches: One batch, or all batches whose gradients a step accumulates.
             loss_fn: Function of (output, target) that returns the mean loss.
-            taken: Bins per group, by default a sampled width.
+            bin_counts: Bins per group, by default a sampled width.
             random_candidate: If True, a random candidate is taken instead of the best one.
 
         Returns:
             The choice.
         """
-        taken = self.sample() if taken is None else taken
-        candidates = self.candidates(taken)
-        if self.pattern.averages or len(candidates) == 1:
-            return Pick(taken, tuple(candidates), 0, len(candidates), ())
+        bin_counts = self.sample() if bin_counts is None else bin_counts
+        candidates = self.candidates(bin_counts)
+        if self.sharing.averages or len(candidates) == 1:
+            return Pick(bin_counts, tuple(candidates), 0, len(candidates), ())
         seen: list[float] = []
         if random_candidate:
             number = int(torch.randint(len(candidates), (), generator=self.generator))
         else:
             number, seen = self.choose(batches, candidates, loss_fn)
-        return Pick(taken, (candidates[number],), number, len(candidates), tuple(seen))
+        return Pick(bin_counts, (candidates[number],), number, len(candidates), tuple(seen))
 
     def loss(self, batch: Batch, pick: Pick, loss_fn: LossFunction) -> Tensor:
         """Compute the training loss of a pick with its graph; batch-norm statistics of the trained channels are kept.

@@ -128,9 +128,9 @@ class Trainer(SteppedTraining):
         lr = self._set_learning_rate()
         is_random = self.step < self.sampling.random_share * self.total_steps
         losses = []
-        for taken in self._widths():
+        for bin_counts in self._widths():
             with self._autocast():
-                pick = self.supernet.pick(batches, self.loss_fn, taken=taken, random_candidate=is_random)
+                pick = self.supernet.pick(batches, self.loss_fn, bin_counts=bin_counts, random_candidate=is_random)
             for batch in batches:
                 with self._autocast():
                     part = self.supernet.loss(batch, pick, self.loss_fn)
@@ -282,7 +282,7 @@ class Trainer(SteppedTraining):
         return {
             "shapes": {name: list(tensor.shape) for name, tensor in supernet.model.state_dict().items()},
             "bins": {group.name: [group.first, group.size] for group in supernet.binned.bins.groups},
-            "pattern": repr(supernet.pattern),
+            "sharing": repr(supernet.sharing),
             "choice": repr(supernet.choice),
             "config": {name: value for name, value in asdict(self.config).items() if name not in WITHOUT_EFFECT},
             "sampling": self._sampling_identity(),

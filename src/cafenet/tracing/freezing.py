@@ -80,14 +80,14 @@ class _Creator:
 
 
 def _creators(atoms: Atoms, component: AtomArray) -> list[_Creator]:
-    taken = np.zeros(int(component.max(initial=-1)) + 1, dtype=bool)
+    bin_counts = np.zeros(int(component.max(initial=-1)) + 1, dtype=bool)
     starts = np.array([axis.first for axis in atoms.axes])
     creators = []
     for label in atoms.produced:
         if label.size:
             axis = atoms.axes[int(np.searchsorted(starts, label[0], side="right")) - 1]
-            creators.append(_Creator(axis.tensor, label, label[~taken[component[label]]]))
-            taken[component[label]] = True
+            creators.append(_Creator(axis.tensor, label, label[~bin_counts[component[label]]]))
+            bin_counts[component[label]] = True
     return creators
 
 

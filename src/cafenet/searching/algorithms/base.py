@@ -21,7 +21,7 @@ class Proposal:
     Vectors that cannot be among the best may be dropped before they are scored on all examples.
     """
 
-    taken: IntArray
+    bin_counts: IntArray
     """Bins per group, one width vector per row."""
     num_kept: int
     """Number of best vectors from which the algorithm goes on."""

@@ -64,21 +64,23 @@ class Evolution:
         Yields:
             One proposal per iteration.
         """
-        taken = distinct(feasible.sample(self.population, rng))
+        bin_counts = distinct(feasible.sample(self.population, rng))
         values = np.empty(0)
         num_old = 0
         for iteration in range(1, self.iterations + 1):
             label = f"iteration {iteration}"
-            values = np.append(values, (yield Proposal(taken[num_old:], self.num_parents, label=label)))
-            num_old = len(taken)
-            children = self._children(taken, values, feasible, rng)
+            values = np.append(values, (yield Proposal(bin_counts[num_old:], self.num_parents, label=label)))
+            num_old = len(bin_counts)
+            children = self._children(bin_counts, values, feasible, rng)
             if len(children) == 0:
                 return
-            taken = np.concatenate([taken, children])
+            bin_counts = np.concatenate([bin_counts, children])
 
-    def _children(self, taken: IntArray, values: FloatArray, feasible: Feasible, rng: np.random.Generator) -> IntArray:
+    def _children(
+        self, bin_counts: IntArray, values: FloatArray, feasible: Feasible, rng: np.random.Generator
+    ) -> IntArray:
         """Make new vectors: half of them by crossover and then often mutation, half by mutation only."""
-        parents = taken[np.argsort(-values, kind="stable")[: self.num_parents]]
+        parents = bin_counts[np.argsort(-values, kind="stable")[: self.num_parents]]
         num_bred = self.population * max(self.screened, 2)  # some will turn out to be known already
         mothers, fathers = (parents[rng.integers(len(parents), size=num_bred)] for _ in range(2))
         is_crossed = rng.random(num_bred) < 0.5
@@ -88,12 +90,12 @@ class Evolution:
         is_mutated = ~is_crossed | (rng.random(num_bred) < 0.5)
         children[is_mutated] = feasible.mutate(children[is_mutated], rng, self.mutation_rate)
         fresh = feasible.sample(max(self.population // 4, 1), rng)
-        new = _unseen(np.concatenate([children, fresh]), taken)
+        new = _unseen(np.concatenate([children, fresh]), bin_counts)
         if len(new) <= self.population:
             return new
         if self.screened == 1:
             return new[rng.permutation(len(new))[: self.population]]
-        shares = taken / feasible.num_bins
+        shares = bin_counts / feasible.num_bins
         return new[draw_promising(shares, values, new / feasible.num_bins, self.population, rng)]
 
 

@@ -108,9 +108,9 @@ class Trend:
         Returns:
             A function that gives the best width vectors of the fit under a budget, best first.
         """
-        taken = distinct(sample_balanced(feasible, self.samples, self.spread, rng))
-        values = yield Proposal(taken, num_kept=len(taken), label="width")
-        logarithms = np.log(feasible.bins.widths(taken))
+        bin_counts = distinct(sample_balanced(feasible, self.samples, self.spread, rng))
+        values = yield Proposal(bin_counts, num_kept=len(bin_counts), label="width")
+        logarithms = np.log(feasible.bins.widths(bin_counts))
         worths = drawn_together(fit_worths(logarithms, values), self.trust)
         error = float(np.std(values - logarithms @ worths))
         liked = {tuple(best_of_trend(feasible, worths, farthest)[0]): farthest for farthest in self._way}

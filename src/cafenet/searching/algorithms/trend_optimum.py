@@ -116,10 +116,10 @@ def _limits(feasible: Feasible, uniform: IntArray, farthest: float) -> tuple[Int
 
 def _exchanges(best: _Best, low: IntArray, high: IntArray) -> IntArray:
     """Return variants of the best row with more bins in one group and fewer in another or in none."""
-    taken = best.rows[0]
-    steps = np.kron(np.array(_STEPS)[:, None], np.eye(len(taken), dtype=np.int64))
-    more, fewer = taken + steps, taken - steps
+    bin_counts = best.rows[0]
+    steps = np.kron(np.array(_STEPS)[:, None], np.eye(len(bin_counts), dtype=np.int64))
+    more, fewer = bin_counts + steps, bin_counts - steps
     more, fewer = more[(more <= high).all(axis=1)], fewer[(fewer >= low).all(axis=1)]
     more, fewer = (rows[np.argsort(-best.rates(rows), kind="stable")[:_NUM_PROMISING]] for rows in (more, fewer))
-    both = (more[:, None] + fewer - taken).reshape(-1, len(taken))
+    both = (more[:, None] + fewer - bin_counts).reshape(-1, len(bin_counts))
     return np.concatenate([more, both])

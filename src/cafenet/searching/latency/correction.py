@@ -45,25 +45,25 @@ class Meter:
         self._estimates: list[float] = []
         self._ratios: list[float] = []
 
-    def keeps(self, taken: IntArray) -> bool:
+    def keeps(self, bin_counts: IntArray) -> bool:
         """Return whether a width vector meets the latency cap when it is measured.
 
         Args:
-            taken: Bins per group; each vector is measured only once.
+            bin_counts: Bins per group; each vector is measured only once.
 
         Returns:
             True if the measured latency is at most the cap.
         """
-        key = key_of(taken)
+        key = key_of(bin_counts)
         if key not in self.measured_ms:
-            self.measured_ms[key] = self._measure(taken)
-            self._estimates.append(self._estimate_ms(taken))
+            self.measured_ms[key] = self._measure(bin_counts)
+            self._estimates.append(self._estimate_ms(bin_counts))
             self._ratios.append(self.measured_ms[key] / self._estimates[-1])
         return self.measured_ms[key] <= self.limit_ms
 
-    def _estimate_ms(self, taken: IntArray) -> float:
+    def _estimate_ms(self, bin_counts: IntArray) -> float:
         """Return the estimated latency of a width vector."""
-        return float(self.within.costs["latency_ms"](self.within.bins.widths(taken[None]))[0])
+        return float(self.within.costs["latency_ms"](self.within.bins.widths(bin_counts[None]))[0])
 
     def correct(self, kept: IntArray | None) -> bool:
         """Move the cap on the estimate after a round of picks.

@@ -164,9 +164,9 @@ def _spread(num_bins: IntArray, n: int, rng: np.random.Generator) -> IntArray:
     """Return the distinct vectors to measure: the smallest, the full one, and narrow and wide ones between,
     shuffled."""
     power = np.exp(rng.uniform(-1, 1, (n, 1)))  # ratios of one vector lie around 1 / (1 + power): 0.27 to 0.73
-    taken = 1 + (rng.random((n, num_bins.size)) ** power * num_bins).astype(np.int64)
-    taken[0], taken[1] = 1, num_bins
-    return rng.permutation(np.unique(taken, axis=0))
+    bin_counts = 1 + (rng.random((n, num_bins.size)) ** power * num_bins).astype(np.int64)
+    bin_counts[0], bin_counts[1] = 1, num_bins
+    return rng.permutation(np.unique(bin_counts, axis=0))
 
 
 def _key(space: WidthSpace, bins: Bins, example_inputs: Any, settings: LatencyConfig) -> dict[str, Any]:

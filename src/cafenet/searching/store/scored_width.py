@@ -14,7 +14,7 @@ Key = tuple[int, ...]
 class ScoredWidth:
     """A width vector with its score and its costs."""
 
-    taken: Key
+    bin_counts: Key
     """Number of bins that each group takes."""
     score: Score
     """Score of the width vector."""
@@ -30,13 +30,13 @@ class ScoredWidth:
     """True if the width vector was scored exactly, as finalists are."""
 
 
-def key_of(taken: IntArray) -> Key:
+def key_of(bin_counts: IntArray) -> Key:
     """Return a width vector as a tuple of ints, which can be the key of a dictionary.
 
     Args:
-        taken: Number of bins that each group takes.
+        bin_counts: Number of bins that each group takes.
 
     Returns:
         The same numbers as a tuple.
     """
-    return tuple(int(number) for number in taken)
+    return tuple(int(number) for number in bin_counts)

@@ -77,16 +77,16 @@ class TrialStore:
             self._learn(trials[number])
         self._num_read = len(trials)
 
-    def get(self, taken: IntArray) -> list[ScoredWidth]:
+    def get(self, bin_counts: IntArray) -> list[ScoredWidth]:
         """Return the known scores of a width vector.
 
         Args:
-            taken: Bins per group.
+            bin_counts: Bins per group.
 
         Returns:
             The scores, oldest first.
         """
-        return self._known.get(key_of(taken), [])
+        return self._known.get(key_of(bin_counts), [])
 
     def all(self) -> list[ScoredWidth]:
         """Return all scores, grouped by width vector.
@@ -112,24 +112,24 @@ class TrialStore:
             trial = create_trial(
                 state=state,
                 value=scored.score.value,
-                params=self._widths(scored.taken),
+                params=self._widths(scored.bin_counts),
                 distributions=self._distributions,
                 user_attrs={"score": content},
             )
             self._storage.create_new_trial(self._study_id, template_trial=trial)
         self.refresh()
-        return self._known[scored.taken][-1]
+        return self._known[scored.bin_counts][-1]
 
-    def claim(self, taken: IntArray) -> int | None:
+    def claim(self, bin_counts: IntArray) -> int | None:
         """Claim a width for this worker.
 
         Args:
-            taken: Bins per group.
+            bin_counts: Bins per group.
 
         Returns:
             The claim, or None if another worker has one.
         """
-        key = key_of(taken)
+        key = key_of(bin_counts)
         if self._holder(key) is not None:
             return None
         trial = create_trial(
@@ -189,11 +189,11 @@ class TrialStore:
             self._running[trial.number] = trial
         elif trial.state in (TrialState.COMPLETE, TrialState.PRUNED) and "score" in trial.user_attrs:
             scored = _decoded(self._key(trial), trial)
-            self._known.setdefault(scored.taken, []).append(scored)
+            self._known.setdefault(scored.bin_counts, []).append(scored)
 
     def _key(self, trial: FrozenTrial) -> Key:
         """Return the bins per group of a trial."""
-        return tuple(group.num_taken(int(trial.params[group.name])) for group in self.bins.groups)
+        return tuple(group.bin_count(int(trial.params[group.name])) for group in self.bins.groups)
 
     def _widths(self, key: Key) -> dict[str, int]:
         """Return the channels per group, by name, as the parameters of a trial."""
