@@ -21,8 +21,8 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet.cli.main import main
+from cafenet.pipeline.entries import Entry, write_entries
 from cafenet.report.run_records import JOURNAL, read_trials
-from cafenet.runs.methods import Entry, write_entries
 
 SIZE, NUM_CLASSES = 12, 4
 NET_FILE = """
@@ -86,7 +86,7 @@ BY_THE_CLOCK = {
 """Keys of JSON files whose values differ from one start to the next."""
 
 
-TABLES = ("results.json", "entries.json", "evaluation.json", "detections.json", "search.json")
+TABLES = ("results.json", "entries.json", "evaluation.json", "detections.json", "stages.json")
 
 
 @dataclass(frozen=True)

@@ -200,10 +200,11 @@ def test_a_file_in_the_run_directorys_place(recipe, tmp_path, capsys):
 
 
 def test_the_directory_of_a_search_is_none_of_a_run(recipe, tmp_path, capsys):
-    (tmp_path / "search.json").write_text("{}")
+    (tmp_path / "recipe.yaml").write_text("call: cafenet.search\n")
     line = refused(capsys, "run", recipe, "--output", tmp_path)
-    assert f"{tmp_path} holds what cafenet.search found, no run; give another --output" in line
-    assert [path.name for path in tmp_path.glob("*.json")] == ["search.json"]
+    assert f"{tmp_path} must be a directory of `cafenet run`, but `cafenet.search` made it; give another" in line
+    assert f"{tmp_path} must be a directory of `cafenet run`" in refused(capsys, "export", tmp_path, tmp_path / "a.pt")
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
 
 
 def test_a_damaged_checkpoint_is_named_and_nothing_else_is_lost(finished, tmp_path, capsys):

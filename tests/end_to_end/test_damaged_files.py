@@ -247,7 +247,7 @@ def test_a_directory_that_is_removed_while_it_is_used(recipe, tmp_path, monkeypa
 def test_a_directory_that_is_removed_in_the_search(finished, tmp_path, monkeypatch, capsys):
     directory, score = Path(shutil.copytree(finished, tmp_path / "run")), Scorer.score
     (directory / "supernet" / "trials.journal").unlink()
-    (directory / "supernet" / "result-evolution-50.json").unlink()
+    (directory / "supernet" / "result-evolution-50pct.json").unlink()
 
     def removes(self, *arguments, **options):
         shutil.rmtree(directory, ignore_errors=True)

@@ -9,10 +9,10 @@ from torch import nn
 
 from cafenet.cli.main import main
 from cafenet.errors import RecipeError, RunFileError
+from cafenet.pipeline.entries import Entry, read_entries, write_entries
 from cafenet.report.run_records import read_run
 from cafenet.runs import final_models as finals
 from cafenet.runs import run_recipe as steps
-from cafenet.runs.methods import Entry, read_entries, write_entries
 from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.workload import Workload
 from cafenet.scoring.scorer import Scorer

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import cafenet
+from cafenet.pipeline.entries import Entry, read_entries
 from cafenet.runs import final_models as finals
 from cafenet.runs.final_models import load_final, start_of
-from cafenet.runs.methods import Entry, read_entries
 from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.workload import Workload
 from cafenet.scoring.evaluation import evaluate
@@ -81,7 +81,7 @@ def test_algorithms_share_a_supernet(recipe, tmp_path):
     assert [each["method"] for each in results["rows"]] == ["CafeNet-E", "CafeNet-R", "CafeNet-T"]
     assert num_steps(tmp_path / "run" / "supernet") == 4
     names = {path.name for path in (tmp_path / "run" / "supernet").glob("result-*")}
-    assert names == {"result-evolution-50.json", "result-random-50.json", "result-trend-50.json"}
+    assert names == {"result-evolution-50pct.json", "result-random-50pct.json", "result-trend-50pct.json"}
     assert results["comparisons"] == []  # nothing to be compared with
 
 
@@ -91,7 +91,7 @@ def test_several_stages(recipe, tmp_path):
     assert list(directory.rglob("*.pt")) == []  # each stage is trained when its search needs it
     results = run(recipe, directory, "--stages.num_stages=2")
     for place in ("supernet", "supernet-fixed"):
-        stages = directory / place / "50pct-evolution"
+        stages = directory / place / "50pct"
         assert sorted(path.name for path in stages.iterdir()) == ["stage-1", "stage-2"]
         assert all((stages / name / "supernet.pt").exists() for name in ("stage-1", "stage-2"))
     for method in (OURS, FIXED):

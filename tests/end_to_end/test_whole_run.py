@@ -34,7 +34,7 @@ def loaded(directory: Path, method: str) -> torch.nn.Module:
 
 
 def test_everything_is_written(finished):
-    supernet = {"supernet.pt", "supernet.previous.pt", "log.jsonl", "trials.journal", "result-evolution-50.json"}
+    supernet = {"supernet.pt", "supernet.previous.pt", "log.jsonl", "trials.journal", "result-evolution-50pct.json"}
     model = {"model.pt", "model.previous.pt", "log.jsonl", "slim.pt", "start.json", "evaluation.json"}
     wanted = {f"{place}/{name}" for place in ("supernet", "supernet-fixed") for name in supernet}
     wanted |= {f"models/{key}/seed-0/{name}" for key in KEYS.values() for name in model}

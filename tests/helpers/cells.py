@@ -12,7 +12,7 @@ from torch import nn
 
 import cafenet
 from cafenet.detection import CocoData, DetectorConfig, Pictures, Scaling, read_coco
-from cafenet.runs.methods import Entry, write_entries
+from cafenet.pipeline.entries import Entry, write_entries
 
 SIZE = (64, 48)
 """Width and height of every picture."""

@@ -112,7 +112,10 @@ def test_the_baseline_can_be_left_out(trained, tmp_path):
     assert lean.gain.baseline is None
     assert not (tmp_path / "uniform").exists()
     assert "Narrowing" not in str(lean)
-    assert [each["name"] for each in json.loads((tmp_path / "gain.json").read_text())["gain"]["models"]] == [
+    assert [
+        each["name"]
+        for each in json.loads(next(tmp_path.glob("models/*/seed-0/gain.json")).read_text())["gain"]["models"]
+    ] == [
         "before",
         "after",
     ]
@@ -127,7 +130,7 @@ def test_an_untrained_model_is_compared_with_uniform_trained_as_long_in_all(tmp_
     fresh = searched(built(), trained=False, train=config(epochs=2), directory=tmp_path)
     assert "trained for the 3 epochs of both trainings" in str(fresh)
     assert "The original came untrained" in str(fresh)
-    lines = (tmp_path / "uniform" / "log.jsonl").read_text().splitlines()
+    lines = (tmp_path / "models" / "50pct-uniform" / "seed-0" / "log.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["step"] == 3 * 8
 
 

@@ -25,6 +25,7 @@ from cafenet.errors import (
     TrainingError,
 )
 from cafenet.pipeline import stages
+from cafenet.pipeline.entries import read_entries
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.result import SearchResult
 from cafenet.pipeline.search import search
@@ -42,6 +43,8 @@ from cafenet.supernet.trainer import Trainer
 from tests.helpers.small_training import Plain, assert_same_state, batch, built, config, data, traced
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
+HALF = "supernet/50pct"
+"""Where the stages of a search for 50% are."""
 TRAIN, VAL = data(64, 1), data(64, 2)
 
 
@@ -102,8 +105,8 @@ def test_the_slim_model_has_statistics_of_its_own(tmp_path):
 
 def test_weights_come_from_the_supernet_unless_retrained(tmp_path):
     answer = found(directory=tmp_path)
-    learned = torch.load(tmp_path / "stage-2" / "supernet.pt", weights_only=True)["model"]["one.weight"]
-    (path,) = (tmp_path / "stage-2").glob("result-*.json")
+    learned = torch.load(tmp_path / HALF / "stage-2" / "supernet.pt", weights_only=True)["model"]["one.weight"]
+    (path,) = (tmp_path / HALF / "stage-2").glob("result-*.json")
     places = read_result(path).channels["one"]  # in the supernet, sorted by importance
     assert sorted(learned[places].flatten(1).tolist()) == sorted(answer.model.one.weight.flatten(1).tolist())
 
@@ -133,10 +136,10 @@ def test_a_retrained_model_starts_from_the_supernet(tmp_path):
 )
 def test_the_number_of_stages_follows_the_start_and_the_budget(start, budget, num_stages, tmp_path):
     answer = found(start=start, budget=budget, directory=tmp_path)
-    assert len(list(tmp_path.glob("stage-*"))) == num_stages
+    assert len(list(tmp_path.glob("supernet/*/stage-*"))) == num_stages
     for again in ("scratch", "supernet"):  # the directory keeps its stages
         assert found(start=again, budget=budget, directory=tmp_path).found == answer.found
-    assert len(list(tmp_path.glob("stage-*"))) == num_stages
+    assert len(list(tmp_path.glob("supernet/*/stage-*"))) == num_stages
 
 
 def test_a_start_by_an_unknown_name():
@@ -152,7 +155,11 @@ def test_the_same_seed_gives_the_same_model():
 
 def test_several_stages(tmp_path):
     answer = found(stages=StagesConfig(3), directory=tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["stage-1", "stage-2", "stage-3"]
+    assert sorted(path.name for path in (tmp_path / HALF).iterdir() if path.is_dir()) == [
+        "stage-1",
+        "stage-2",
+        "stage-3",
+    ]
     flops, params = counted(answer.model)
     assert (flops, params) == (answer.costs["flops"], answer.costs["params"])
     assert flops <= 0.5 * traced(built()).flops()
@@ -183,7 +190,7 @@ def test_a_second_call_continues_the_first(tmp_path):
     whole = found(metric=Interrupted(), finetune=retrain)
     with pytest.raises(KeyboardInterrupt):
         found(metric=Interrupted(12), finetune=retrain, directory=tmp_path)
-    trained_at = (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns
+    trained_at = (tmp_path / HALF / "stage-1" / "supernet.pt").stat().st_mtime_ns
     answer = found(metric=Interrupted(), finetune=retrain, directory=tmp_path)
     assert answer.found == whole.found
     assert_same_state(answer.model, whole.model)
@@ -191,17 +198,17 @@ def test_a_second_call_continues_the_first(tmp_path):
     again = found(metric=unasked, finetune=retrain, directory=str(tmp_path))
     assert_same_state(again.model, whole.model)
     assert unasked.num_asked == 1  # whether it fits, before anything else
-    assert (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
+    assert (tmp_path / HALF / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
 
 
 def test_other_options_of_the_search_start_it_again(tmp_path):
     """On the same supernet and with the scores that are there; what is described is the last search."""
     found(algorithm=RandomSearch(samples=4), directory=tmp_path)
-    trained_at = (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns
+    trained_at = (tmp_path / HALF / "stage-1" / "supernet.pt").stat().st_mtime_ns
     second = found(algorithm=RandomSearch(samples=9), directory=tmp_path)
     assert second.found == found(algorithm=RandomSearch(samples=9)).found
-    assert (tmp_path / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
-    assert '"samples": 9' in (tmp_path / "search.json").read_text()
+    assert (tmp_path / HALF / "stage-1" / "supernet.pt").stat().st_mtime_ns == trained_at
+    assert "samples: 9" in (tmp_path / "recipe.yaml").read_text()
     with pytest.raises(StoreError, match="scoring"):
         found(algorithm=RandomSearch(samples=9), directory=tmp_path, scoring=ScoringConfig(calibration_size=40))
 
@@ -219,10 +226,11 @@ def test_a_stage_that_begins_with_other_widths_than_before_has_a_place_of_its_ow
     """Another search of the first stage finds other widths; what the second had found from the old ones is kept."""
     few = found(algorithm=RandomSearch(samples=2), directory=tmp_path)
     many = found(algorithm=RandomSearch(samples=9), directory=tmp_path)
-    assert [len(read_result(path).channels["one"]) for path in sorted(tmp_path.glob("stage-2*/result-*.json"))] == [
-        len(each.channels["one"]) for each in (few, many)
-    ]
-    assert len(list(tmp_path.glob("stage-2*"))) == 2
+    assert [
+        len(read_result(path).channels["one"])
+        for path in sorted(tmp_path.glob("supernet/50pct/stage-2*/result-*.json"))
+    ] == [len(each.channels["one"]) for each in (few, many)]
+    assert len(list(tmp_path.glob("supernet/50pct/stage-2*"))) == 2
     assert many.found == found(algorithm=RandomSearch(samples=9)).found
     assert found(algorithm=RandomSearch(samples=2), directory=tmp_path).found == few.found
 
@@ -305,8 +313,10 @@ def test_a_stage_that_can_not_be_cut_to_the_budget_begins_with_the_whole_model(t
     """The first leaves one channel of each layer, so that nothing varies; all of the original does in the second."""
     answer = found(budget="60%", algorithm=settles_on((1, 1), (5, 9)), directory=tmp_path, **SINGLE)
     assert dict(answer.widths) == {"one": 5, "two": 9}
-    assert json.loads((tmp_path / "stage-2" / "start.json").read_text()) == {}
-    first, second = (torch.load(tmp_path / f"stage-{n}" / "supernet.pt", weights_only=True)["model"] for n in (1, 2))
+    assert json.loads((tmp_path / HALF / "stage-2" / "start.json").read_text()) == {}
+    first, second = (
+        torch.load(tmp_path / HALF / f"stage-{n}" / "supernet.pt", weights_only=True)["model"] for n in (1, 2)
+    )
     assert {name: value.shape for name, value in first.items()} == {n: value.shape for n, value in second.items()}
 
 
@@ -679,12 +689,13 @@ def test_several_budgets_are_as_many_searches(budget, tmp_path, monkeypatch):
         assert answer.found == expected.found
         assert_same_state(answer.model, expected.model)
     assert trained.count("full") == round(0.3 * 8)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["budget-45pct", "budget-60pct"]
+    assert sorted(path.name for path in (tmp_path / "supernet").iterdir()) == ["45pct", "60pct"]
+    assert [entry.budget for entry in read_entries(tmp_path)] == ["60%", "45%"]
     trained.clear()
     again = found(budget=budget, finetune=config(epochs=0.5), directory=tmp_path)
     assert [each.found for each in again] == [each.found for each in answers]
     assert trained == []
-    assert answers[0].report() == tmp_path / "budget-60pct" / "report.html"
+    assert answers[0].report() == answers[1].report() == tmp_path / "report.html"
     with pytest.raises(BudgetError, match="must be one of 60%, 45%, but is '50%'"):
         answers["50%"]
 

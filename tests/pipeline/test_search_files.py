@@ -1,12 +1,18 @@
 """Damaged and foreign files in the directory of `cafenet.search`: named with what to do, never taken for ours."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
-from cafenet.errors import CafeNetError, RunFileError
+from cafenet.errors import CafeNetError, RunFileError, TrainingError
+from cafenet.pipeline.entries import read_entries
 from cafenet.pipeline.stages import _as_measured_first, latencies_before, place_for
+from cafenet.report.run_page import report_html
 from cafenet.report.run_records import read_run
+from cafenet.runs.directory import RecipeDirectory
+from cafenet.runs.recipe import Recipe
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.latency.measure import LatencyConfig
 from tests.helpers.small_training import Plain, Residual, built, traced
@@ -30,12 +36,12 @@ def searched(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("kind", DAMAGED)
 def test_settings_that_are_damaged_are_named(kind, searched):
-    path = searched / "search.json"
+    path = searched / "recipe.yaml"
     before = path.read_bytes()
     path.write_bytes(DAMAGED[kind])
     try:
         with pytest.raises(
-            RunFileError, match=r"search.json must hold the settings of cafenet.search, but .*; remove it"
+            RunFileError, match=r"recipe.yaml must hold the recipe of a run, but .*; put this run's own"
         ):
             found(directory=searched)
         (problem,) = read_run(searched).problems
@@ -45,8 +51,79 @@ def test_settings_that_are_damaged_are_named(kind, searched):
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
+def test_stages_that_are_damaged_are_named(kind, searched):
+    path = searched / "supernet" / "50pct" / "stages.json"
+    before = path.read_bytes()
+    path.write_bytes(DAMAGED[kind])
+    try:
+        with pytest.raises(RunFileError, match=r"stages.json must hold the stages of a search, but .*; remove it and"):
+            found(directory=searched)
+    finally:
+        path.write_bytes(before)
+
+
+def test_a_search_keeps_what_a_run_keeps(searched):
+    """Names, keys and places are those of `cafenet run`; the page shows times and the call."""
+    assert {path.name for path in searched.iterdir()} == {
+        "recipe.yaml",
+        "manifest.json",
+        "space.json",
+        "entries.json",
+        "supernet",
+        "models",
+    }
+    (entry,) = read_entries(searched)
+    assert (entry.key, entry.supernet) == ("50pct-cafenet-e", searched / "supernet" / "50pct" / "stage-2")
+    run = read_run(searched)
+    assert (run.problems, run.missing(), run.recipe["budget"]) == ((), [], "50%")
+    assert [study.name for study in run.studies] == ["supernet/50pct/stage-1", "supernet/50pct/stage-2"]
+    assert (list(run.manifest["seconds"]), run.manifest["stopped"]) == (["search", "finetune", "compare"], None)
+    page = report_html(run)
+    assert f"directory=&#x27;{searched.name}&#x27;" in page
+    assert "figure-time" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "version"),
+    [
+        ("search.json", {"format": "cafenet-search", "format_version": 2}, 1),
+        ("manifest.json", {"format_version": 1}, 1),
+    ],
+)
+def test_a_directory_of_an_earlier_format_is_refused(name, content, version, tmp_path):
+    (tmp_path / name).write_text(json.dumps(content))
+    line = f"{tmp_path} must hold files of format 2, but they have format {version} of another version of CafeNet; "
+    for use in (
+        lambda: found(directory=tmp_path),
+        lambda: RecipeDirectory(tmp_path, Recipe(), []),
+        lambda: read_run(tmp_path),
+    ):
+        with pytest.raises(RunFileError, match=re.escape(line) + "use that version, or give another directory"):
+            use()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_the_directory_of_a_run_is_none_of_a_search(tmp_path):
+    RecipeDirectory(tmp_path, Recipe(), [])
+    before = (tmp_path / "recipe.yaml").read_bytes()
+    with pytest.raises(
+        TrainingError, match=r"must be a directory of `cafenet.search`, but `cafenet run` made it; give"
+    ):
+        found(directory=tmp_path)
+    assert (tmp_path / "recipe.yaml").read_bytes() == before
+
+
+def test_an_interrupted_search_says_where_it_stopped(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("cafenet.pipeline.search.search_in_stages", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            found(directory=tmp_path)
+    assert "the step search ended with: division by zero" in read_run(tmp_path).missing()
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
 def test_a_result_that_is_damaged_is_named(kind, searched):
-    (path,) = (searched / "stage-1").glob("result-*.json")
+    (path,) = (searched / "supernet" / "50pct" / "stage-1").glob("result-*.json")
     before = path.read_bytes()
     path.write_bytes(DAMAGED[kind])
     try:
@@ -83,11 +160,11 @@ def test_latencies_of_another_model_are_not_taken(tmp_path):
 
 def test_a_journal_torn_in_the_middle_leads_to_the_same_result(searched, tmp_path):
     expected = found(directory=tmp_path)
-    journal = tmp_path / "stage-1" / "trials.journal"
+    journal = tmp_path / "supernet" / "50pct" / "stage-1" / "trials.journal"
     lines = journal.read_bytes().splitlines(keepends=True)
     lines[len(lines) // 2] = lines[len(lines) // 2][:40] + b"\n"
     journal.write_bytes(b"".join(lines))
-    for path in tmp_path.glob("stage-*/result-*.json"):
+    for path in tmp_path.glob("supernet/50pct/stage-*/result-*.json"):
         path.unlink()
     again = found(directory=tmp_path)
     assert again.found == expected.found

@@ -535,7 +535,7 @@ def test_killed_in_every_stage_equals_uninterrupted(uninterrupted, tmp_path):
 
 def test_a_result_that_was_torn_is_not_taken(uninterrupted, tmp_path):
     """Results are written in one move; whatever else lies in their place is an error, not a guess."""
-    place = tmp_path / "stage-1" / "result-evolution-50---stage-1-of-3.json"
+    place = tmp_path / "stage-1" / "result-evolution-50pct-stage-1-of-3.json"
     place.parent.mkdir()
     place.write_text('{"format": "cafenet-')
     with pytest.raises(CafeNetError, match=r"result-evolution-50.* must be a search result"):

@@ -1,7 +1,5 @@
 """A trained model as the start of a search: found out by its score against chance, with defaults of its own."""
 
-import json
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,6 +7,7 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet import SamplingConfig, SupernetConfig
+from cafenet.common.run_files import RECIPE, read_file
 from cafenet.pipeline.lengths import Given
 from cafenet.pipeline.stages import Job
 from cafenet.pipeline.trained_model import judge
@@ -27,7 +26,7 @@ def trained() -> nn.Module:
 
 
 def settings_of(directory) -> dict:
-    return json.loads((directory / "search.json").read_text())["settings"]
+    return read_file(RECIPE, directory)
 
 
 def searched(model: nn.Module, directory, **given):
@@ -91,7 +90,7 @@ def test_a_trained_model_gets_its_defaults_and_stays_as_it_is(trained, tmp_path)
     found = settings_of(tmp_path / "it")
     assert found["supernet"]["sort_by_importance"] is True
     assert found["sampling"]["full_share"] == 0.0
-    assert not (tmp_path / "it" / "stage-1" / "full").exists()
+    assert not (tmp_path / "it" / "supernet" / "50pct" / "stage-1" / "full").exists()
     assert answer.gain.is_trained
     assert all(torch.equal(value, before[name]) for name, value in trained.state_dict().items())
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from cafenet.cli.main import main
+from cafenet.common.plain_values import digest_of_values
 from cafenet.errors import RecipeError
 from cafenet.report.comparison import read_comparison, sentences
 from cafenet.report.comparison_page import comparison_figures, comparison_html
-from cafenet.runs.identity import digest_of_values
 from tests.helpers.pages import Page
 from tests.helpers.tiny_run import note
 

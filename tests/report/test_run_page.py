@@ -104,8 +104,12 @@ def test_what_users_write_is_escaped(finished):
 @pytest.mark.parametrize(
     ("step", "told", "figures"),
     [
-        ("train", ["no width has been scored", "search has not finished", "no table"], ["training", "bins", "time"]),
-        ("search", ["no table"], FIGURES),
+        (
+            "train",
+            ["no width has been scored", "search has not finished", "final models"],
+            ["training", "bins", "time"],
+        ),
+        ("search", ["final models"], FIGURES),
     ],
 )
 def test_an_unfinished_run_says_what_is_missing(tmp_path, step, told, figures):
@@ -164,12 +168,13 @@ def test_numbers_on_axes_are_not_cut():
     assert re.search(r">0\.42\d\d\d<", text)
 
 
-@pytest.mark.parametrize(("called", "shown"), [(True, 1), (False, 0)])
-def test_the_front_is_that_of_a_searchs_last_stage_and_of_a_runs_first_supernet(called, shown):
+@pytest.mark.parametrize(("found_in", "shown"), [("stage-1", 0), ("stage-2", 1), (None, 1)])
+def test_the_front_is_that_of_the_supernet_that_the_widths_come_from(found_in, shown):
     whole = made_up_run(60).studies[0]
     halves = [StudyRecord(f"stage-{n + 1}", whole.log, whole.trials[30 * n : 30 * n + 30]) for n in range(2)]
-    recipe = {"description": "made up", "metric": "accuracy", "called": called}
-    axes = accuracy_against_flops(made_up_run(1, studies=halves, recipe=recipe)).axes[0]
+    fixed = {"method": "Fixed pattern", "budget": "50%", "channels": {}, "supernet": "stage-1"}
+    entries = [fixed] if found_in is None else [fixed, {**fixed, "method": "CafeNet-T", "supernet": found_in}]
+    axes = accuracy_against_flops(made_up_run(1, studies=halves, entries=entries)).axes[0]
     (line,) = [line for line in axes.lines if line.get_label() == "Pareto front"]
     complete = [trial for trial in halves[shown].trials if trial.is_complete]
     assert line.get_ydata().max() == pytest.approx(100 * max(trial.value for trial in complete))

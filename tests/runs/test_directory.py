@@ -9,8 +9,8 @@ import pytest
 
 from cafenet.common.files import write_json, write_text
 from cafenet.errors import RecipeError, RunFileError
-from cafenet.runs import directory
-from cafenet.runs.directory import RunDirectory
+from cafenet.pipeline import run_directory
+from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.recipe_files import load_recipe
 
@@ -21,7 +21,7 @@ def manifest(path: Path) -> dict:
 
 def test_a_new_directory_holds_recipe_and_manifest(tmp_path):
     path = tmp_path / "deep" / "run"
-    place = RunDirectory(path, replace(Recipe(), seed=7), ["cafenet", "run"])
+    place = RecipeDirectory(path, replace(Recipe(), seed=7), ["cafenet", "run"])
     assert {each.name for each in path.iterdir()} == {"recipe.yaml", "manifest.json"}
     assert (manifest(path)["seed"], manifest(path)["command"]) == (7, ["cafenet", "run"])
     assert manifest(path)["finished"] is None
@@ -30,19 +30,19 @@ def test_a_new_directory_holds_recipe_and_manifest(tmp_path):
 
 
 def test_the_same_recipe_continues(tmp_path):
-    RunDirectory(tmp_path / "run", Recipe(), ["first"])
+    RecipeDirectory(tmp_path / "run", Recipe(), ["first"])
     before = manifest(tmp_path / "run")
-    RunDirectory(tmp_path / "run", Recipe(), ["second"])
+    RecipeDirectory(tmp_path / "run", Recipe(), ["second"])
     assert manifest(tmp_path / "run") == before
 
 
 def test_another_recipe_is_refused_and_changes_nothing(tmp_path):
-    RunDirectory(tmp_path / "run", Recipe(), [])
+    RecipeDirectory(tmp_path / "run", Recipe(), [])
     before = (tmp_path / "run" / "recipe.yaml").read_text()
     with pytest.raises(
         RecipeError, match=r"holds a run of another recipe \(seed was 0, is 1\); give another directory"
     ):
-        RunDirectory(tmp_path / "run", replace(Recipe(), seed=1), [])
+        RecipeDirectory(tmp_path / "run", replace(Recipe(), seed=1), [])
     assert (tmp_path / "run" / "recipe.yaml").read_text() == before
 
 
@@ -51,30 +51,30 @@ def with_seeds(*seeds: int) -> Recipe:
 
 
 def test_more_seeds_continue_a_finished_run(tmp_path):
-    RunDirectory(tmp_path / "run", with_seeds(0, 1), []).finish()
-    RunDirectory(tmp_path / "run", with_seeds(2, 0, 1), [])
+    RecipeDirectory(tmp_path / "run", with_seeds(0, 1), []).finish()
+    RecipeDirectory(tmp_path / "run", with_seeds(2, 0, 1), [])
     assert manifest(tmp_path / "run")["finished"] is None
     assert load_recipe(str(tmp_path / "run" / "recipe.yaml")).finetune.seeds == (2, 0, 1)
 
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 2), (2, 3)])
 def test_fewer_or_other_seeds_are_another_recipe(seeds, tmp_path):
-    RunDirectory(tmp_path / "run", with_seeds(0, 1), [])
+    RecipeDirectory(tmp_path / "run", with_seeds(0, 1), [])
     with pytest.raises(RecipeError, match=r"another recipe \(finetune.seeds was \[0, 1\], is "):
-        RunDirectory(tmp_path / "run", with_seeds(*seeds), [])
+        RecipeDirectory(tmp_path / "run", with_seeds(*seeds), [])
 
 
 def test_more_seeds_do_not_hide_another_difference(tmp_path):
-    RunDirectory(tmp_path / "run", with_seeds(0), []).finish()
+    RecipeDirectory(tmp_path / "run", with_seeds(0), []).finish()
     with pytest.raises(RecipeError, match=r"another recipe \(seed was 0, is 1\)"):
-        RunDirectory(tmp_path / "run", replace(with_seeds(0, 1), seed=1), [])
+        RecipeDirectory(tmp_path / "run", replace(with_seeds(0, 1), seed=1), [])
     assert manifest(tmp_path / "run")["finished"] is not None
 
 
 def test_time_is_added_up(tmp_path, monkeypatch):
-    place = RunDirectory(tmp_path / "run", Recipe(), [])
+    place = RecipeDirectory(tmp_path / "run", Recipe(), [])
     clock = iter([1.0, 3.5, 10.0, 11.25])
-    monkeypatch.setattr(directory.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(run_directory.time, "monotonic", lambda: next(clock))
     with place.timed("train"):
         pass
     assert manifest(tmp_path / "run")["seconds"] == {"train": 2.5}
@@ -89,7 +89,7 @@ def test_a_file_in_the_directorys_place(below, tmp_path):
     with pytest.raises(
         RecipeError, match=r"the run directory .*file.* must be writable, but: .*; give another --output"
     ):
-        RunDirectory(tmp_path / "file" / below, Recipe(), [])
+        RecipeDirectory(tmp_path / "file" / below, Recipe(), [])
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -97,7 +97,7 @@ def test_a_file_in_the_directorys_place(below, tmp_path):
 def test_another_programs_recipe_is_left_alone(text, tmp_path):
     (tmp_path / "recipe.yaml").write_text(text)
     with pytest.raises(RunFileError, match=r"recipe.yaml must hold the recipe of a run, but .*; put this run's own"):
-        RunDirectory(tmp_path, Recipe(), [])
+        RecipeDirectory(tmp_path, Recipe(), [])
     assert (tmp_path / "recipe.yaml").read_text() == text
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -118,11 +118,11 @@ def test_a_write_that_fails_keeps_the_old_file(tmp_path, monkeypatch):
 def test_the_git_revision_is_that_of_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    RunDirectory(tmp_path / "outside", Recipe(), [])
+    RecipeDirectory(tmp_path / "outside", Recipe(), [])
     assert manifest(tmp_path / "outside")["git_revision"] is None
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
         subprocess.run([*git, *command], check=True, cwd=tmp_path)
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=tmp_path).stdout.strip()
-    RunDirectory(tmp_path / "inside", Recipe(), [])
+    RecipeDirectory(tmp_path / "inside", Recipe(), [])
     assert manifest(tmp_path / "inside")["git_revision"] == f"{head}+"  # the run directories are new files

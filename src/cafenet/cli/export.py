@@ -35,9 +35,9 @@ def add_to(commands: Any) -> None:
 
 def _export(args: argparse.Namespace) -> None:
     """Find the model of a run, export it and print the difference of outputs."""
-    from cafenet.common.run_files import RECIPE, SLIM, model_place
+    from cafenet.common.run_files import RECIPE, SLIM, expect_maker, model_place, read_file
+    from cafenet.pipeline.entries import read_entries
     from cafenet.runs.final_models import load_final
-    from cafenet.runs.methods import read_entries
     from cafenet.runs.recipe_files import load_recipe
     from cafenet.runs.workload import Workload
     from cafenet.searching.algorithms.base import METHODS
@@ -45,6 +45,7 @@ def _export(args: argparse.Namespace) -> None:
 
     if not (args.run / RECIPE.name).exists():
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
+    expect_maker(args.run, read_file(RECIPE, args.run), "cafenet run")
     recipe = load_recipe(str(args.run / RECIPE.name))
     workload = Workload(recipe)
     method = args.method or METHODS[recipe.algorithms[0]]

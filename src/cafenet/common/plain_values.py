@@ -1,5 +1,7 @@
 """Options as plain values: NumPy numbers become Python numbers, because files can hold only these."""
 
+import hashlib
+import json
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,6 +20,19 @@ def plain_numbers(value: Value) -> Value:
         The value with converted numbers.
     """
     return _plain(value)  # type: ignore[no-any-return]
+
+
+def digest_of_values(content: Any) -> str:
+    """Returns a short digest of plain values, such as those of a YAML file; the order of keys does not count.
+
+    Args:
+        content: The values.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    text = json.dumps(content, sort_keys=True, default=repr)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from cafenet.common.run_files import MODELS, RECIPE, SLIM, read_if_there
+from cafenet.common.run_files import MODELS, RECIPE, SLIM, expect_maker, read_if_there, slug
 from cafenet.detection.errors import DetectionError
 from cafenet.detection.recipe import BackboneFile, BackbonesConfig
 from cafenet.models import load_model
-from cafenet.runs.methods import Entry, read_entries
+from cafenet.pipeline.entries import Entry, read_entries
 from cafenet.space.slim_file import load
 
 
@@ -28,8 +28,7 @@ class Backbone:
     @property
     def key(self) -> str:
         """Name of the backbone's directory: "Uniform 50%" is "uniform-50pct"."""
-        text = self.name.replace("%", "pct").lower()
-        return "".join(character if character.isalnum() or character in ".-" else "-" for character in text)
+        return slug(self.name)
 
 
 def find_backbones(
@@ -80,6 +79,7 @@ def _of_run(config: BackbonesConfig, directory: Path) -> tuple[list[Backbone], s
         raise DetectionError(
             f"backbones.run must be a directory of `cafenet run`, but {directory} has no {RECIPE.name}"
         )
+    expect_maker(directory, recipe, "cafenet run")
     entries = read_entries(directory)
     wanted = [entry.key for entry in entries] if config.entries is None else list(config.entries)
     by_key = {entry.key: entry for entry in entries}

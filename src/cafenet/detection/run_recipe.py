@@ -33,7 +33,7 @@ from cafenet.detection.results import COLUMNS, DetectorRow, as_document
 from cafenet.detection.sample_images import write_samples
 from cafenet.detection.training import train_detector
 from cafenet.modules.digests import digest_of_model
-from cafenet.runs.directory import RunDirectory
+from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.identity import begin_training, keep_evaluation, kept_evaluation
 from cafenet.runs.recipe_files import as_document as as_plain
 from cafenet.runs.workload import find_device
@@ -76,7 +76,8 @@ def detect(
     workload = _Workload(recipe, models)
     workload.check()
     directory = Path(directory)
-    place = RunDirectory(directory, cast(Any, recipe), command)  # it only needs the seed of a recipe
+    # Of a recipe, the directory only needs the seed.
+    place = RecipeDirectory(directory, cast(Any, recipe), command, maker="cafenet detect")
     write_samples(workload.test_data, recipe.samples, directory, workload.data_digests["test"])
     train, test = workload.pictures()
     with place.timed("train"):

@@ -69,7 +69,7 @@ class Baseline:
         Args:
             budget: The budget of the search. Uniform has at most the found network's FLOPs where latency is capped.
             found: The widths that the search found.
-            place: Directory of the search.
+            place: Directory of the model; a training of another one gets a directory beside it.
 
         Returns:
             The trained Uniform model.
@@ -82,7 +82,7 @@ class Baseline:
             self.job.train,
             self.training,
             loss=self.job.loss,
-            directory=place_for(place, "uniform", begins_with),
+            directory=place_for(place.parent, place.name, begins_with),
             quiet=self.job.quiet,
             title="Uniform for comparison",
         )

@@ -1,18 +1,21 @@
-"""The files in the directory of `cafenet.search` beside the stages: its settings, the width space and the result."""
+"""The directory of `cafenet.search`: its settings as a recipe, the width space, and what was found for each budget."""
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import ENTRIES, RECIPE, SEARCH, SPACE, read_if_there
-from cafenet.errors import TrainingError
+from cafenet.common.run_files import MANIFEST, RECIPE, SPACE, STAGES, expect_maker, read_if_there
+from cafenet.errors import RecipeError, TrainingError
+from cafenet.pipeline.entries import Entry, write_entries
+from cafenet.pipeline.run_directory import Again, RunDirectory
 from cafenet.pipeline.stages import Job, StagesConfig, StagesResult
 from cafenet.scoring.metrics import metric_name
 from cafenet.searching.algorithms.base import METHODS
@@ -20,77 +23,103 @@ from cafenet.space.description import describe_space
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins
 
+_MAKER = "cafenet.search"
+_PARTS = ("supernet", "sampling", "algorithm", "scoring", "latency", "freeze")
 
-def describe_search(
-    model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path
-) -> None:
-    """Write the settings of a search and its width space, which a report shows beside the scores.
 
-    Args:
-        model: The original model, whose class is named in the description.
-        space: The width space of the model.
-        job: The data and options of the search.
-        budget: The budget as the user wrote it.
-        stages: The stages of the search.
-        place: The directory of the search.
-    """
-    parts = ("supernet", "sampling", "algorithm", "scoring", "latency", "freeze")
-    search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
-    content = {
-        "format": "cafenet-search",
-        "format_version": 2,
-        "description": f"{type(model).__name__} at {budget}",
-        "budget": budget,
-        "metric": metric_name(job.metric),
-        "settings": {
+class SearchDirectory(RunDirectory):
+    """The run directory of a search. Unlike that of a recipe, it lets options change that need no new training."""
+
+    def __init__(self, path: Path, *, seed: int, budget: Any, is_kept: bool) -> None:
+        """Describe the directory, or check that it belongs to a search; nothing is written yet.
+
+        Args:
+            path: The directory.
+            seed: Seed of the search.
+            budget: The budget, or several, as the user wrote them.
+            is_kept: False if the directory is a temporary one.
+
+        Raises:
+            TrainingError: If the directory holds something else.
+            RunFileError: If the recipe in the directory is damaged, or files have another format.
+        """
+        call = f"{_MAKER}(model, train_data, val_data, {budget!r}, directory='{{name}}', ...)"
+        again = Again("Call the function with the settings below", call)
+        super().__init__(path, seed=seed, again=again, has_revision=is_kept)
+        self._entries: list[Entry] = []
+        recipe = read_if_there(RECIPE, path)
+        if recipe is not None:
+            try:
+                expect_maker(path, recipe, _MAKER)
+            except RecipeError as error:
+                raise TrainingError(str(error)) from error
+
+    @property
+    def is_begun(self) -> bool:
+        """True if the directory holds a search already."""
+        return (self.path / RECIPE.name).exists() and (self.path / MANIFEST.name).exists()
+
+    def describe(
+        self, model: nn.Module, space: WidthSpace, job: Job, budgets: Sequence[str], stages: Sequence[StagesConfig]
+    ) -> None:
+        """Write the settings of a search, with the keys of a recipe, and its width space.
+
+        Args:
+            model: The original model, whose class is named in the description.
+            space: The width space of the model.
+            job: The data and options of the search.
+            budgets: The budgets as the user wrote them.
+            stages: The stages of the search for each budget.
+        """
+        search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
+        all_stages = {budget: _plain(each) for budget, each in zip(budgets, stages, strict=True)}
+        content = {
+            "call": _MAKER,
+            "description": f"{type(model).__name__} at {', '.join(budgets)}",
+            "budget": ",".join(budgets),
+            "metric": metric_name(job.metric),
             "train": _plain(job.training),
-            **{name: _plain(getattr(job, name)) for name in parts},
-            "stages": _plain(stages),
+            **{name: _plain(getattr(job, name)) for name in _PARTS},
+            "stages": _plain(stages[0]) if len(set(stages)) == 1 else all_stages,
             **_plain(search),
-        },
-    }
-    write_json(place / SEARCH.name, content)
-    write_json(place / SPACE.name, describe_space(space, build_bins(space, job.supernet)))
+        }
+        self.keep_recipe(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
+        write_json(self.path / SPACE.name, describe_space(space, build_bins(space, job.supernet)))
+
+    def add_entry(self, found: StagesResult) -> Entry:
+        """Add the widths found for one budget to the entries.
+
+        Args:
+            found: The result of the last stage.
+
+        Returns:
+            The new entry.
+        """
+        result = found.result
+        method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
+        entry = Entry(method, result.budget, dict(result.channels), result.score, found.place)
+        self._entries.append(entry)
+        write_entries(self._entries, self.path)
+        return entry
 
 
-def stages_before(directory: str | Path | None) -> StagesConfig | None:
-    """Return the stages of the search that a directory holds.
+def stages_before(search: Path) -> StagesConfig | None:
+    """Return the stages of an earlier search for the same budget.
 
     Args:
-        directory: The directory of the search, or None.
+        search: Directory of the search for one budget, as `search_place` names it.
 
     Returns:
-        The stages, or None if the directory holds no search that recorded them.
+        The stages, or None if there was no search.
     """
-    found = None if directory is None else read_if_there(SEARCH, Path(directory))
-    stages = None if found is None else found["settings"].get("stages")
-    return None if stages is None else StagesConfig(**stages)
+    found = read_if_there(STAGES, search)
+    return None if found is None else StagesConfig(**found)
 
 
 def _plain(config: Any) -> Any:
     """Return a config as plain JSON values. Other objects, such as a user's own algorithm, become their `repr`."""
     content = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
     return json.loads(json.dumps(content, default=repr))
-
-
-def write_entry(found: StagesResult, place: Path) -> None:
-    """Write the widths found in the form that a run of `cafenet run` uses.
-
-    Args:
-        found: The result of the last stage.
-        place: The directory of the search.
-    """
-    result = found.result
-    method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
-    channels = dict(result.channels)
-    entry = {
-        "method": method,
-        "budget": result.budget,
-        "channels": channels,
-        "search_score": result.score,
-        "supernet": found.place.name,
-    }
-    write_json(place / ENTRIES.name, [entry])
 
 
 @contextmanager
@@ -102,13 +131,8 @@ def kept_in(directory: str | Path | None) -> Iterator[Path]:
 
     Yields:
         The directory, which need not exist yet if it is the user's.
-
-    Raises:
-        TrainingError: If the directory holds a run of `cafenet run`.
     """
     if directory is not None:
-        if (Path(directory) / RECIPE.name).exists():
-            raise TrainingError(f"{directory} holds a run of `cafenet run`, no search; give another directory")
         yield Path(directory)
         return
     with tempfile.TemporaryDirectory() as temporary:

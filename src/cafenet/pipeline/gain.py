@@ -103,7 +103,7 @@ def measure_gain(
         is_trained: True if the original came trained.
         uniform: How Uniform was trained, in words.
         test: Test data, or None.
-        place: Directory of the search, which keeps the comparison.
+        place: Directory of the slim model, which keeps the comparison.
 
     Returns:
         The comparison.

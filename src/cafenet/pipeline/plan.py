@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from cafenet.common.run_files import SEARCH
+from cafenet.common.run_files import STAGES, search_place
 from cafenet.modules.batch_norm import has_statistics
 from cafenet.pipeline.stages import Job, Stage, StagesConfig, band_about, plan_jobs, plan_stages
 from cafenet.scoring.examples import hold_examples
@@ -93,7 +93,7 @@ def plan_search(
     Returns:
         The plan.
     """
-    is_begun = place is not None and (place / SEARCH.name).exists()
+    is_begun = place is not None and (search_place(place, budget.text) / STAGES.name).exists()
     full: dict[str, float] = {cap.cost: _full_cost(space, cap.cost, cap.limit) for cap in budget.caps}
     jobs = plan_jobs(job, stages)
     step = None if is_begun else _seconds_per_step(model, space, budget, jobs[0])

@@ -1,9 +1,9 @@
 """The whole search in one call, for a user's own model and data."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -13,14 +13,15 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.common.directories import usable_directory
 from cafenet.common.options import NotNegative, Positive, Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_files import SEARCH, budget_place
+from cafenet.common.run_files import STAGES, model_place, search_place, slug, stage_place
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import expect_values, unwrap
 from cafenet.pipeline.baseline import Baseline, wants_baseline
 from cafenet.pipeline.checks import check_latency, check_search
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
-from cafenet.pipeline.directory import describe_search, kept_in, stages_before, write_entry
+from cafenet.pipeline.directory import SearchDirectory, kept_in, stages_before
+from cafenet.pipeline.entries import Entry
 from cafenet.pipeline.gain import Gain, measure_gain
 from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
@@ -31,7 +32,6 @@ from cafenet.pipeline.stages import (
     Job,
     StagesConfig,
     StagesResult,
-    first_place,
     latencies_before,
     place_for,
     plan_stages,
@@ -173,7 +173,7 @@ def search(
             with. None trains it wherever the slim model is trained.
         seed: Seed of the trainings, of fresh weights and of the search.
         directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
-            first. If there are several budgets, each has its own directory in it.
+            first. Several budgets share it.
         quiet: True shows no plan and no progress.
 
     Returns:
@@ -248,21 +248,30 @@ def search(
     whole = _Whole(model, example_inputs, space, job, final, start, test, wants_baseline(baseline, final))
     is_several = not isinstance(budget, str) or "," in budget
     with kept_in(directory) as place:
-        asked = [
-            whole.ask(text, budget_place(place, text) if is_several else place, chosen.stages)
-            for text in _texts(budget)
-        ]
+        kept = SearchDirectory(place, seed=int(seed), budget=budget, is_kept=directory is not None)
+        asked = [whole.ask(text, search_place(place, text), chosen.stages) for text in _texts(budget)]
         expect_different([each.budget for each in asked])
         whole.check(asked)
         whole = whole.for_verdict(judge(model, job, place, trained), given, chosen)
         if not quiet:
-            whole.announce(asked, is_kept=directory is not None)
+            whole.announce(asked, None if directory is None else place)
+        describe = partial(
+            kept.describe,
+            model,
+            space,
+            whole.job,
+            [each.budget.text for each in asked],
+            [each.stages for each in asked],
+        )
+        if not kept.is_begun:  # else once the checkpoints have not refused the options
+            describe()
         results = []
         for number, each in enumerate(asked):
             for other in asked[:number]:
                 if other.stages == each.stages:  # then their full networks are the same
-                    share_full_network(first_place(other.place), first_place(each.place))
-            results.append(whole.search(each, is_kept=directory is not None))
+                    share_full_network(stage_place(other.place, 1), stage_place(each.place, 1))
+            results.append(whole.search(each, kept, describe, place if directory is not None else None))
+        kept.finish()
     return SearchResults(results) if is_several else results[0]
 
 
@@ -277,7 +286,7 @@ def _texts(budget: Any) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """One budget with the stages and the directory of its search."""
+    """One budget with its stages and the directory of their supernets."""
 
     budget: Budget
     full_costs: dict[str, float]
@@ -308,7 +317,7 @@ class _Whole:
         job = replace(self.job, training=training, supernet=supernet, sampling=sampling)
         return replace(self, job=job, final=final, verdict=verdict)
 
-    def announce(self, asked: Sequence[_Asked], *, is_kept: bool) -> None:
+    def announce(self, asked: Sequence[_Asked], directory: Path | None) -> None:
         """Say what the model is, what will be done, and how long that takes."""
         print(self.verdict.sentence, file=sys.stderr)
         for each in asked:
@@ -321,7 +330,7 @@ class _Whole:
                 each.stages,
                 self.final,
                 training,
-                each.place if is_kept else None,
+                directory,
             )
             print(plan, file=sys.stderr, flush=True)
 
@@ -361,41 +370,50 @@ class _Whole:
                 check_training(training, self.job.train, next(self.model.parameters()).device, self.job.loss)
         beta = self.job.supernet.beta
         plans = [plan_stages(each.budget, each.full_costs, beta, each.stages) for each in asked]
-        is_fresh = not all((each.place / SEARCH.name).exists() for each in asked)
+        is_fresh = not all((each.place / STAGES.name).exists() for each in asked)
         check_search(self.job, self.space, [stage for plan in plans for stage in plan], is_fresh)
         for each in asked:
             if not each.is_measured_before:
                 check_latency(self.job, self.space, each.budget, self.example_inputs)
 
-    def search(self, asked: _Asked, *, is_kept: bool) -> SearchResult:
+    def search(
+        self, asked: _Asked, kept: SearchDirectory, describe: Callable[[], None], directory: Path | None
+    ) -> SearchResult:
         """Search one budget and return its slim model."""
-        place, budget = asked.place, asked.budget
-        if not (place / SEARCH.name).exists():  # else once the checkpoint has not refused the options
-            describe_search(self.model, self.space, self.job, budget.text, asked.stages, place)
-        found = search_in_stages(
-            self.space, self.example_inputs, budget, self.job, asked.stages, place, asked.full_costs
-        )
-        describe_search(self.model, self.space, self.job, budget.text, asked.stages, place)
-        write_entry(found, place)
-        slim = self._finished(found, place)
-        gain = self._gain(slim, found, budget, place)
-        return SearchResult(slim, found.result, self.space, self.example_inputs, place if is_kept else None, gain)
+        budget = asked.budget
+        with kept.timed("search"):
+            found = search_in_stages(
+                self.space, self.example_inputs, budget, self.job, asked.stages, asked.place, asked.full_costs
+            )
+        describe()
+        entry = kept.add_entry(found)
+        with kept.timed("finetune"):
+            slim = self._finished(found, self._model_place(kept.path, entry.key))
+        gain = self._gain(slim, found, budget, kept, entry)
+        return SearchResult(slim, found.result, self.space, self.example_inputs, directory, gain)
 
-    def _gain(self, slim: nn.Module, found: StagesResult, budget: Budget, place: Path) -> Gain:
+    def _model_place(self, directory: Path, key: str) -> Path:
+        """Return the directory of a model that is trained with the seed of the search."""
+        return model_place(directory, key, self.job.training.seed)
+
+    def _gain(self, slim: nn.Module, found: StagesResult, budget: Budget, kept: SearchDirectory, entry: Entry) -> Gain:
         """Compare the slim model with the original and with Uniform."""
         models, uniform, words = {"before": self.model, "after": slim}, self.uniform, ""
         if uniform is not None:
-            models["Uniform"] = uniform.trained(budget, found.result, place)
+            with kept.timed("uniform"):
+                place = self._model_place(kept.path, slug(budget.text, "Uniform"))
+                models["Uniform"] = uniform.trained(budget, found.result, place)
             words = uniform.words
-        return measure_gain(
-            models,
-            self.example_inputs,
-            self.job,
-            is_trained=self.verdict.is_trained,
-            uniform=words,
-            test=self.test,
-            place=place,
-        )
+        with kept.timed("compare"):
+            return measure_gain(
+                models,
+                self.example_inputs,
+                self.job,
+                is_trained=self.verdict.is_trained,
+                uniform=words,
+                test=self.test,
+                place=self._model_place(kept.path, entry.key),
+            )
 
     def _finished(self, found: StagesResult, place: Path) -> nn.Module:
         """Return the slim model with recalibrated statistics, trained if the user asked for it."""
@@ -409,7 +427,7 @@ class _Whole:
             return slim
         is_fresh = self.start == "scratch"
         begins_with = {"channels": channels} | ({} if is_fresh else {"stage": found.place.name})
-        kept = place_for(place, "scratch" if is_fresh else "finetune", begins_with)
+        place = place_for(place.parent, place.name, begins_with)
         return train_model(
-            slim, self.example_inputs, job.train, self.final, loss=job.loss, directory=kept, quiet=job.quiet
+            slim, self.example_inputs, job.train, self.final, loss=job.loss, directory=place, quiet=job.quiet
         )

@@ -18,7 +18,16 @@ from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.files import write_json
 from cafenet.common.options import Positive, Range, check_options
-from cafenet.common.run_files import JOURNAL, LATENCIES, LATENCY, START, read_if_there, result_name
+from cafenet.common.run_files import (
+    JOURNAL,
+    LATENCIES,
+    LATENCY,
+    STAGES,
+    START,
+    read_if_there,
+    result_name,
+    stage_place,
+)
 from cafenet.errors import BudgetError, TraceError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import RECORD, named_tensors
@@ -229,7 +238,7 @@ def search_in_stages(
         budget: The budget of the search.
         job: The data and options of the search.
         config: Options of the stages.
-        directory: Directory of the search; the directories of the stages are in it.
+        directory: Directory of the search for this budget; the directories of the stages are in it.
         full_costs: Costs of the full model by name, for every cost that the budget caps.
 
     Returns:
@@ -240,6 +249,8 @@ def search_in_stages(
             directory belong to other options.
     """
     model = original.model
+    if not (directory / STAGES.name).exists():  # else once the checkpoints have not refused other stages
+        write_json(directory / STAGES.name, asdict(config))
     budget, full_costs = _as_measured_first(budget, full_costs, original, job.latency, directory)
     current, weights, whole = model, model, model
     kept: dict[str, list[int]] = {}
@@ -253,7 +264,9 @@ def search_in_stages(
                 weights, kept = whole if config.carry_weights else model, {}
             else:
                 space = narrowed
-        place = first_place(directory) if stage.number == 1 else place_for(directory, f"stage-{stage.number}", kept)
+        place = stage_place(directory, stage.number)
+        if stage.number > 1:
+            place = place_for(directory, place.name, kept)
         supernet, result = run_stage(weights, space, stage, _of_original(own, original, space), place)
         channels = channels_before(space, result.channels, supernet.order)
         kept = composed(kept, channels)
@@ -263,6 +276,7 @@ def search_in_stages(
         slim = space.extract(channels=channels, model=learned)
         weights = slim if config.carry_weights else current
     assert result is not None
+    write_json(directory / STAGES.name, asdict(config))
     widths = {name: len(channels) for name, channels in kept.items()}
     # Cut from the original model in one go, so that a file of it says so.
     slim = rebuild(model, named_tensors(slim), getattr(original.extract(channels=kept), RECORD))
@@ -366,18 +380,6 @@ def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
     if isinstance(supernet.min_width, float):
         supernet = replace(supernet, min_width=1)
     return replace(job, sampling=sampling, supernet=supernet)
-
-
-def first_place(directory: Path) -> Path:
-    """Return the directory of the first stage of a search.
-
-    Args:
-        directory: Directory of the search.
-
-    Returns:
-        The path, which need not exist.
-    """
-    return directory / "stage-1"
 
 
 def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Path:

@@ -121,8 +121,8 @@ def read_comparison(paths: Sequence[Path]) -> Comparison:
         raise RecipeError(f"a comparison needs two runs at least, but got {len(paths)}; give more run directories")
     runs = [read_run(path) for path in paths]
     for run in runs:
-        if run.is_detection or run.is_call:
-            maker = "cafenet detect" if run.is_detection else "cafenet.search"
+        maker = "cafenet detect" if run.is_detection else run.maker
+        if maker != "cafenet run":
             raise RecipeError(f"compare is for runs of `cafenet run`, but {run.path} is one of `{maker}`")
     if len({path.resolve() for path in paths}) < len(paths):
         raise RecipeError("a comparison needs runs in different directories, but one was given twice")

@@ -109,11 +109,9 @@ def accuracy_against_flops(run: RunRecord) -> Figure | None:
 
 
 def _searched_last(run: RunRecord, names: list[str]) -> str:
-    """Return the study that the pick comes from: the last stage of a search, or the first supernet of a run."""
-    if not run.is_call:
-        return names[0]
-    said = [entry.get("supernet") for entry in run.entries]
-    return next((name for name in names if name in said), names[-1])
+    """Return the study that the first pick comes from; before there is one, the one that was scored last."""
+    own = [entry.get("supernet") for entry in run.entries if entry["method"].startswith("CafeNet")]
+    return next((name for name in own if name in names), names[-1])
 
 
 def points(run: RunRecord) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cafenet.common.plain_values import digest_of_values
 from cafenet.common.run_files import LOG, MANIFEST, RECIPE, read_log
-from cafenet.runs.identity import digest_of_values
 
 _LOGGED = ("epoch", "loss")
 
@@ -16,7 +16,7 @@ def check_recipe(path: Path, recipe: Mapping[str, Any], manifest: Mapping[str, A
     Args:
         path: The run directory.
         recipe: The values of `recipe.yaml`; empty if they could not be read.
-        manifest: The manifest. Those of earlier versions have no digest, and say nothing about the recipe.
+        manifest: The manifest; empty if it could not be read.
         problems: List to which a sentence is added if the two do not agree.
     """
     known = manifest.get("recipe")

@@ -102,11 +102,12 @@ def _verdict(run: RunRecord) -> str:
             f"<b>{text(each.method)} at {text(each.budget)}: {each.accuracy}</b> on the test set; {kept}{before}."
         )
     lines += [text(line) + "." for line in claims(rows)]
-    if run.is_call:
+    if not rows:
         lines += [
             f"<b>{text(entry['method'])} at {text(entry['budget'])}</b> scores {entry['search_score']:.4f} on the "
             "validation data in the supernet."
             for entry in run.entries
+            if entry["method"].startswith("CafeNet")
         ]
     return f'<div class="verdict">{"<br>".join(lines)}</div>' if lines else ""
 
@@ -168,14 +169,11 @@ def _recipe(run: RunRecord) -> str:
     facts = {
         key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware", "seconds")
     }
-    if run.is_call:
-        shown = {key: value for key, value in run.recipe.items() if key not in ("called", "description")}
-        settings = text(yaml.safe_dump(shown, sort_keys=False))
-        return f"<h2>Settings of cafenet.search</h2><details><summary>all</summary><pre>{settings}</pre></details>"
-    command = f"cafenet run recipe.yaml --output {run.name}"
+    again = manifest.get("again") or {"sentence": "The recipe is below", "command": ""}
+    command = again["command"].replace("{name}", run.name)
     recipe = text(yaml.safe_dump(run.recipe, sort_keys=False))
     return (
-        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml{time_taken(manifest)}.</p>"
+        f"<h2>Reproduce it</h2><p>{text(again['sentence'])}{time_taken(manifest)}.</p>"
         f"<pre>{text(command)}</pre><details><summary>recipe.yaml</summary><pre>{recipe}</pre></details>"
         f"<details><summary>versions, hardware, times</summary><pre>{text(json.dumps(facts, indent=1))}</pre>"
         "</details>"

@@ -9,19 +9,21 @@ import optuna
 from cafenet.common.run_files import (
     DETECTION_RESULTS,
     ENTRIES,
+    FULL_NETWORK,
     JOURNAL,
     LOG,
     MANIFEST,
     RECIPE,
     RESULTS,
-    SEARCH,
     SPACE,
+    SUPERNET,
+    expect_this_format,
+    maker_of,
     read_what_is_left,
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError
 from cafenet.report.file_checks import check_recipe, read_training_log
 from cafenet.searching.store.journal_file import open_storage
-from cafenet.supernet.train import FULL_NETWORK
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,9 @@ class RunRecord:
         return self.title or self.path.resolve().name
 
     @property
-    def is_call(self) -> bool:
-        """True if `cafenet.search` made the directory; then it has no test data and no baselines."""
-        return bool(self.recipe.get("called"))
+    def maker(self) -> str:
+        """The command that made the directory, for example `cafenet run`."""
+        return maker_of(self.recipe)
 
     @property
     def is_detection(self) -> bool:
@@ -112,8 +114,8 @@ class RunRecord:
             found.append("no width has been scored yet")
         if not self.entries and not self._is_damaged(ENTRIES.name):
             found.append("the search has not finished")
-        if self.results is None and not self.is_call and not self._is_damaged(RESULTS.name):
-            found.append("the final models are not all trained, so there is no table")
+        if self.results is None and not self.manifest.get("finished") and not self._is_damaged(RESULTS.name):
+            found.append("the final models are not all trained")
         return found
 
     def _is_damaged(self, name: str) -> bool:
@@ -122,7 +124,7 @@ class RunRecord:
 
 
 def study_places(path: Path) -> list[Path]:
-    """Return the directories of a run's supernets: `supernet*` of `cafenet run`, `stage-*` of `cafenet.search`.
+    """Return the directories of a run's supernets: `supernet`, or `supernet/50pct/stage-1` and so on.
 
     Args:
         path: The run directory.
@@ -130,15 +132,8 @@ def study_places(path: Path) -> list[Path]:
     Returns:
         The directories, sorted.
     """
-    return sorted(
-        {
-            file.parent
-            for name in (LOG, JOURNAL)
-            for pattern in ("supernet*/**", "stage-*")
-            for file in path.glob(f"{pattern}/{name}")
-            if file.parent.name != FULL_NETWORK
-        }
-    )
+    files = [file for name in (LOG, JOURNAL) for file in path.glob(f"{SUPERNET}*/**/{name}")]
+    return sorted({file.parent for file in files if file.parent.name != FULL_NETWORK})
 
 
 def read_run(path: Path) -> RunRecord:
@@ -152,22 +147,23 @@ def read_run(path: Path) -> RunRecord:
 
     Raises:
         RecipeError: If the directory holds no file of a run.
-        RunFileError: If nothing in the directory is readable.
+        RunFileError: If nothing in the directory is readable, or files have another format.
     """
-    if not any((path / file.name).is_file() for file in (RECIPE, SEARCH, MANIFEST, ENTRIES, RESULTS)):
+    expect_this_format(path)
+    if not any((path / file.name).is_file() for file in (RECIPE, MANIFEST, ENTRIES, RESULTS)):
         raise RecipeError(
-            f"{path} must be a run directory, but has no {RECIPE.name} of `cafenet run` and no {SEARCH.name} of "
-            "`cafenet.search`"
+            f"{path} must be a directory of `cafenet run` or `cafenet.search`, but has no {RECIPE.name}; give another"
         )
     problems: list[str] = []
     recipe = _recipe(path, problems)
     if problems and not any((path / file.name).is_file() for file in (MANIFEST, ENTRIES, RESULTS, SPACE)):
         raise RunFileError(problems[0])  # nothing is readable, or the directory holds no run at all
-    has_manifest = (path / RECIPE.name).exists()  # which is written first; `cafenet.search` writes none
+    has_manifest = (path / RECIPE.name).exists()  # which is written first
     manifest = read_what_is_left(MANIFEST, path, problems, must_exist=has_manifest) or {}
     check_recipe(path, recipe, manifest, problems)
     is_finished, places = bool(manifest.get("finished")), study_places(path)
-    results = _results(path, recipe, problems, is_finished=is_finished)
+    has_results = is_finished and ("evaluate" in manifest["seconds"] or "detector" in recipe)
+    results = _results(path, recipe, problems, must_exist=has_results)
     has_space = not _is_detection(recipe, results)
     has_begun = bool(places) or (path / ENTRIES.name).exists() or results is not None
     return RunRecord(
@@ -195,27 +191,19 @@ def _study(path: Path, place: Path, problems: list[str]) -> StudyRecord:
 
 
 def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
-    """Return the recipe of a run, or the settings of `cafenet.search` in the form of a recipe."""
-    recipe: dict[str, Any] | None = read_what_is_left(RECIPE, path, problems)
-    if recipe is not None or (path / RECIPE.name).exists():
-        return recipe or {}
-    called = read_what_is_left(SEARCH, path, problems)
-    if called is None:
-        if not problems:
-            problems.append(f"{path / RECIPE.name} is not there; {RECIPE.remedy}")
-        return {"called": True} if (path / SEARCH.name).exists() else {}
-    asked = {key: called[key] for key in ("description", "budget", "metric")}
-    return {**asked, **called["settings"], "called": True}
+    """Return the recipe; it is a problem if there is none."""
+    recipe: dict[str, Any] = read_what_is_left(RECIPE, path, problems, must_exist=True) or {}
+    return recipe
 
 
-def _results(path: Path, recipe: dict[str, Any], problems: list[str], *, is_finished: bool) -> dict[str, Any] | None:
+def _results(path: Path, recipe: dict[str, Any], problems: list[str], *, must_exist: bool) -> dict[str, Any] | None:
     """Return the table of a run, or of a detection run if the directory holds one."""
     of_detection: list[str] = []
-    found: dict[str, Any] | None = read_what_is_left(DETECTION_RESULTS, path, of_detection, must_exist=is_finished)
+    found: dict[str, Any] | None = read_what_is_left(DETECTION_RESULTS, path, of_detection, must_exist=must_exist)
     if found is None and "detector" in recipe:
         problems += of_detection
     elif found is None:
-        found = read_what_is_left(RESULTS, path, problems, must_exist=is_finished)
+        found = read_what_is_left(RESULTS, path, problems, must_exist=must_exist)
     return found
 
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from cafenet.common.run_files import EVALUATION, SLIM, SUPERNET_CHECKPOINT, model_place
 from cafenet.errors import RecipeError, RunFileError, SlimFileError
+from cafenet.pipeline.entries import Entry
 from cafenet.runs.identity import begin_training, digest_of_file, keep_evaluation, kept_evaluation
-from cafenet.runs.methods import Entry
 from cafenet.runs.recipe_files import as_document
 from cafenet.runs.workload import Workload
 from cafenet.scoring.evaluation import evaluate

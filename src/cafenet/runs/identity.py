@@ -110,19 +110,6 @@ def plain(content: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def digest_of_values(content: Any) -> str:
-    """Return a short digest of plain values, such as those of a YAML file; the order of keys does not count.
-
-    Args:
-        content: The values.
-
-    Returns:
-        16 hexadecimal digits.
-    """
-    text = json.dumps(content, sort_keys=True, default=repr)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
 def digest_of_file(path: Path) -> str:
     """Return a short digest of a file's content.
 

@@ -1,15 +1,14 @@
 """The methods of a run's table and the channels that each of them found, searches and baselines alike."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import ENTRIES, VALIDATION, read_if_there
-from cafenet.errors import RecipeError
+from cafenet.common.run_files import FIXED_SUPERNET, RANDOM, SUPERNET, VALIDATION, search_place, slug
+from cafenet.pipeline.entries import Entry
 from cafenet.pipeline.stages import run_supernet, search_in_stages
 from cafenet.runs.workload import Workload
 from cafenet.scoring.evaluation import evaluate
@@ -17,67 +16,6 @@ from cafenet.searching.algorithms.base import METHODS
 from cafenet.searching.budget import Budget
 from cafenet.searching.uniform_widths import uniform_widths
 from cafenet.supernet.plain_training import train_model
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One future row of the table: a method, its budget, and the channels that it keeps."""
-
-    method: str
-    """Name of the method, for example "CafeNet-T" or "Uniform"."""
-    budget: str
-    """The budget as the user wrote it; empty for the original network."""
-    channels: dict[str, list[int]] | None
-    """Numbers of the kept channels of each group, or None if all are kept."""
-    search_score: float | None = None
-    """Score on the validation data in the supernet, if the method searched one."""
-    supernet: Path | None = None
-    """Directory of the supernet whose weights belong to the channels."""
-
-    @property
-    def key(self) -> str:
-        """Name of the entry's directory: "50%" and "CafeNet-E" give "50pct-cafenet-e"."""
-        text = f"{self.budget.replace('%', 'pct')}-{self.method}" if self.budget else self.method
-        return "".join(character if character.isalnum() or character in ".-" else "-" for character in text).lower()
-
-
-def write_entries(entries: list[Entry], directory: Path) -> None:
-    """Write what every method found.
-
-    Args:
-        entries: The entries.
-        directory: The run directory.
-    """
-    document = [{**asdict(entry), "supernet": entry.supernet and entry.supernet.name} for entry in entries]
-    write_json(directory / ENTRIES.name, document)
-
-
-def read_entries(directory: Path) -> list[Entry]:
-    """Read what the methods of a run found.
-
-    Args:
-        directory: The run directory.
-
-    Returns:
-        The entries.
-
-    Raises:
-        RecipeError: If the run has no finished search.
-    """
-    found = read_if_there(ENTRIES, directory)
-    if found is None:
-        raise RecipeError(f"{directory} must hold a finished search, but has no {ENTRIES.name}; see `cafenet run`")
-    known = [field.name for field in fields(Entry)]
-    return [
-        Entry(**{name: entry[name] for name in known if name in entry} | {"supernet": _supernet(entry, directory)})
-        for entry in found
-    ]
-
-
-def _supernet(entry: dict[str, Any], directory: Path) -> Path | None:
-    """Return the directory of an entry's supernet, if it has one."""
-    name = entry.get("supernet")
-    return directory / name if isinstance(name, str) else None
 
 
 def searched_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
@@ -91,7 +29,7 @@ def searched_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
         One entry per algorithm and budget.
     """
     for algorithm in workload.recipe.algorithms:
-        yield from _searched(workload, directory / "supernet", algorithm, METHODS[algorithm], fixed=False)
+        yield from _searched(workload, directory, algorithm, METHODS[algorithm])
 
 
 def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
@@ -112,25 +50,29 @@ def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
             yield Entry("Uniform", budget.text, _uniform(workload, budget))
     if config.random_widths:
         for budget in workload.budgets:
-            yield random_entry(workload, budget, directory / "random")
+            yield random_entry(workload, budget, directory / RANDOM)
     if workload.has_fixed_baseline:
         algorithm = workload.recipe.algorithms[0]
-        yield from _searched(workload, directory / "supernet-fixed", algorithm, "Fixed pattern", fixed=True)
+        yield from _searched(workload, directory, algorithm, "Fixed pattern", fixed=True)
 
 
-def _searched(workload: Workload, directory: Path, algorithm: str, label: str, *, fixed: bool) -> Iterator[Entry]:
-    """Yield the entries of one algorithm on one supernet, in one stage or in several."""
+def _searched(
+    workload: Workload, directory: Path, algorithm: str, label: str, *, fixed: bool = False
+) -> Iterator[Entry]:
+    """Yield the entries of one algorithm, in one stage or in several."""
     job, stages = workload.job(algorithm, fixed=fixed), workload.recipe.stages
+    supernet = FIXED_SUPERNET if fixed else SUPERNET
     if stages.num_stages == 1:
-        _, results = run_supernet(workload.model, workload.space, workload.budgets, job, directory)
+        place = directory / supernet
+        _, results = run_supernet(workload.model, workload.space, workload.budgets, job, place)
         for budget, result in zip(workload.budgets, results, strict=True):
-            yield Entry(label, budget.text, dict(result.channels), result.score, directory)
+            yield Entry(label, budget.text, dict(result.channels), result.score, place)
         return
     for budget in workload.budgets:
-        place = directory / Entry(algorithm, budget.text, None).key
+        place = search_place(directory, budget.text, supernet)
         full = workload.full_costs(budget)
-        result = search_in_stages(workload.space, workload.example, budget, job, stages, place, full).result
-        yield Entry(label, budget.text, dict(result.channels), result.score)
+        found = search_in_stages(workload.space, workload.example, budget, job, stages, place, full)
+        yield Entry(label, budget.text, dict(found.result.channels), found.result.score, found.place)
 
 
 def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
@@ -154,7 +96,7 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
     scores = []
     for number, row in enumerate(rows):
         channels = _leading(workload, row, budget)
-        place = directory / Entry("random", budget.text, None).key / f"width-{number}"
+        place = directory / slug(budget.text) / f"width-{number}"
         trained = train_model(
             workload.space.extract(channels=channels, model=workload.build(recipe.seed)),
             workload.example,

@@ -7,12 +7,13 @@ from typing import Literal
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import RESULTS, SPACE
+from cafenet.common.run_files import FIXED_SUPERNET, RESULTS, SPACE, SUPERNET
 from cafenet.modules.calling import RECORD
+from cafenet.pipeline.entries import Entry, write_entries
 from cafenet.pipeline.stages import train_stage
-from cafenet.runs.directory import RunDirectory
+from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.final_models import final_model, load_final
-from cafenet.runs.methods import Entry, baseline_entries, searched_entries, write_entries
+from cafenet.runs.methods import baseline_entries, searched_entries
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
@@ -50,7 +51,7 @@ def run_recipe(
     """
     workload = Workload(recipe, directory, quiet=quiet)
     workload.check()
-    place = RunDirectory(directory, recipe, command)
+    place = RecipeDirectory(directory, recipe, command)
     place.check_data(workload.data_digests["train"])
     workload.keep_latencies()
     bins = build_bins(workload.space, recipe.supernet)
@@ -108,11 +109,11 @@ def _train(workload: Workload, directory: Path) -> None:
         return
     algorithm = workload.recipe.algorithms[0]
     model, space, budgets = workload.model, workload.space, workload.budgets
-    train_stage(model, space, budgets, workload.job(algorithm), directory / "supernet")
+    train_stage(model, space, budgets, workload.job(algorithm), directory / SUPERNET)
     if workload.has_fixed_baseline:
         fixed = workload.job(algorithm, fixed=True)
-        share_full_network(directory / "supernet", directory / "supernet-fixed")
-        train_stage(model, space, budgets, fixed, directory / "supernet-fixed")
+        share_full_network(directory / SUPERNET, directory / FIXED_SUPERNET)
+        train_stage(model, space, budgets, fixed, directory / FIXED_SUPERNET)
 
 
 def _row(workload: Workload, entry: Entry, model: nn.Module, latency: Latency, directory: Path) -> Row:

@@ -12,6 +12,7 @@ from cafenet.common.directories import usable_directory
 from cafenet.common.files import copy_directory
 from cafenet.common.options import Count, check_arguments
 from cafenet.common.plain_values import plain_numbers
+from cafenet.common.run_files import FULL_NETWORK
 from cafenet.common.run_log import Journal
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import LossFunction
@@ -28,10 +29,7 @@ from cafenet.training.loop import TrainResult
 from cafenet.training.optimizers import shortened
 from cafenet.training.process_group import processes
 
-FULL_NETWORK = "full"
-"""Name of the subdirectory with the full network that a supernet's training began with."""
-
-__all__ = ["FULL_NETWORK", "SamplingConfig", "TrainConfig", "TrainResult", "check_training", "train_supernet"]
+__all__ = ["SamplingConfig", "TrainConfig", "TrainResult", "check_training", "train_supernet"]
 
 
 def train_supernet(
