@@ -200,11 +200,13 @@ def test_a_file_in_the_run_directorys_place(recipe, tmp_path, capsys):
 
 
 def test_the_directory_of_a_search_is_none_of_a_run(recipe, tmp_path, capsys):
-    (tmp_path / "recipe.yaml").write_text("call: cafenet.search\n")
-    line = refused(capsys, "run", recipe, "--output", tmp_path)
-    assert f"{tmp_path} must be a directory of `cafenet run`, but `cafenet.search` made it; give another" in line
-    assert f"{tmp_path} must be a directory of `cafenet run`" in refused(capsys, "export", tmp_path, tmp_path / "a.pt")
-    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "recipe.yaml").write_text("call: cafenet.search\n")
+    line = refused(capsys, "run", recipe, "--output", out)
+    assert f"{out} must be a directory of `cafenet run`, but `cafenet.search` made it; give another" in line
+    assert f"{out} must be a directory of `cafenet run`" in refused(capsys, "export", out, tmp_path / "a.pt")
+    assert [path.name for path in out.iterdir()] == ["recipe.yaml"]
 
 
 def test_a_damaged_checkpoint_is_named_and_nothing_else_is_lost(finished, tmp_path, capsys):

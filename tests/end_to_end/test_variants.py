@@ -92,13 +92,14 @@ def test_several_stages(recipe, tmp_path):
     results = run(recipe, directory, "--stages.num_stages=2")
     for place in ("supernet", "supernet-fixed"):
         stages = directory / place / "50pct"
-        assert sorted(path.name for path in stages.iterdir()) == ["stage-1", "stage-2"]
+        assert sorted(path.name for path in stages.iterdir()) == ["stage-1", "stage-2", "stages.json"]
         assert all((stages / name / "supernet.pt").exists() for name in ("stage-1", "stage-2"))
+    (own,) = [entry for entry in read_entries(directory) if entry.method == OURS]
+    assert own.supernet == directory / "supernet" / "50pct" / "stage-2"
     for method in (OURS, FIXED):
         assert row(results, method)["flops"] <= FULL_FLOPS / 2
     model = cafenet.load(directory / "models" / "50pct-cafenet-e" / "seed-0" / "slim.pt", workload_of(directory).model)
     assert row(results, OURS)["widths"] == {"0": model[0].out_channels, "3": model[3].out_channels}
-    assert {entry.supernet for entry in read_entries(directory)} == {None}
 
 
 def test_the_random_baseline_is_the_best_on_the_validation_set(recipe, tmp_path):

@@ -21,6 +21,7 @@ TRAIN, VAL, TEST = data(64, 1), data(90, 2), data(70, 3)
 OPTIONS = cafenet.SearchOptions(
     algorithm=cafenet.RandomSearch(samples=4), scoring=cafenet.ScoringConfig(calibration_size=32)
 )
+UNIFORM = "models/50pct-uniform/seed-0"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_uniform_is_cut_from_the_same_model_and_trained_alike(trained, answer):
     row = answer.gain.baseline
     assert (row.flops, row.params) == (traced(slim).flops(), sum(each.numel() for each in slim.parameters()))
     assert row.score == pytest.approx(cafenet.evaluate(slim, VAL)["accuracy"])
-    kept = torch.load(answer.directory / "uniform" / "model.pt", weights_only=True)["model"]
+    kept = torch.load(answer.directory / UNIFORM / "model.pt", weights_only=True)["model"]
     assert all(torch.equal(kept[name], value) for name, value in slim.state_dict().items())
 
 
@@ -91,7 +92,7 @@ def test_a_search_that_was_stopped_in_the_training_of_uniform_goes_on(trained, a
     plain, steps = Trainer._train_step, []
 
     def stops(self, batches):
-        if self.directory.name == "uniform":
+        if self.directory == tmp_path / UNIFORM:
             steps.append(1)
             if len(steps) == 3:
                 raise KeyboardInterrupt
@@ -110,12 +111,10 @@ def test_a_search_that_was_stopped_in_the_training_of_uniform_goes_on(trained, a
 def test_the_baseline_can_be_left_out(trained, tmp_path):
     lean = searched(trained, baseline=False, test_data=None, directory=tmp_path)
     assert lean.gain.baseline is None
-    assert not (tmp_path / "uniform").exists()
+    assert not (tmp_path / UNIFORM).exists()
     assert "Narrowing" not in str(lean)
-    assert [
-        each["name"]
-        for each in json.loads(next(tmp_path.glob("models/*/seed-0/gain.json")).read_text())["gain"]["models"]
-    ] == [
+    (path,) = tmp_path.glob("models/*/seed-0/gain.json")
+    assert [each["name"] for each in json.loads(path.read_text())["gain"]["models"]] == [
         "before",
         "after",
     ]
@@ -130,7 +129,7 @@ def test_an_untrained_model_is_compared_with_uniform_trained_as_long_in_all(tmp_
     fresh = searched(built(), trained=False, train=config(epochs=2), directory=tmp_path)
     assert "trained for the 3 epochs of both trainings" in str(fresh)
     assert "The original came untrained" in str(fresh)
-    lines = (tmp_path / "models" / "50pct-uniform" / "seed-0" / "log.jsonl").read_text().splitlines()
+    lines = (tmp_path / UNIFORM / "log.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["step"] == 3 * 8
 
 

@@ -313,9 +313,10 @@ def test_a_stage_that_can_not_be_cut_to_the_budget_begins_with_the_whole_model(t
     """The first leaves one channel of each layer, so that nothing varies; all of the original does in the second."""
     answer = found(budget="60%", algorithm=settles_on((1, 1), (5, 9)), directory=tmp_path, **SINGLE)
     assert dict(answer.widths) == {"one": 5, "two": 9}
-    assert json.loads((tmp_path / HALF / "stage-2" / "start.json").read_text()) == {}
+    assert json.loads((tmp_path / "supernet" / "60pct" / "stage-2" / "start.json").read_text()) == {}
     first, second = (
-        torch.load(tmp_path / HALF / f"stage-{n}" / "supernet.pt", weights_only=True)["model"] for n in (1, 2)
+        torch.load(tmp_path / "supernet" / "60pct" / f"stage-{n}" / "supernet.pt", weights_only=True)["model"]
+        for n in (1, 2)
     )
     assert {name: value.shape for name, value in first.items()} == {n: value.shape for n, value in second.items()}
 
@@ -551,7 +552,7 @@ def test_mistakes_are_errors_of_ours(options, error, message, tmp_path: Path):
 
 def test_the_directory_of_a_run_is_none_of_a_search(tmp_path):
     (tmp_path / "recipe.yaml").write_text("seed: 0\n")
-    with pytest.raises(TrainingError, match="holds a run of `cafenet run`, no search; give another directory"):
+    with pytest.raises(TrainingError, match=r"must be a directory of `cafenet.search`, but `cafenet run` made it"):
         found(directory=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
 
@@ -591,7 +592,7 @@ def test_a_page_is_made_of_its_directory(tmp_path, capsys):
     for name in ("widths", "accuracy-flops", "progress", "histogram", "training", "bins"):
         assert f'id="figure-{name}"' in page
     assert "Not there yet" not in page
-    assert "Settings of cafenet.search" in page
+    assert "cafenet.search(model, train_data, val_data, &#x27;50%&#x27;" in page
 
 
 class Own:

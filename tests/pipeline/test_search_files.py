@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cafenet.errors import CafeNetError, RunFileError, TrainingError
+from cafenet.errors import CafeNetError, RunFileError
 from cafenet.pipeline.entries import read_entries
 from cafenet.pipeline.stages import _as_measured_first, latencies_before, place_for
 from cafenet.report.run_page import report_html
@@ -40,9 +40,7 @@ def test_settings_that_are_damaged_are_named(kind, searched):
     before = path.read_bytes()
     path.write_bytes(DAMAGED[kind])
     try:
-        with pytest.raises(
-            RunFileError, match=r"recipe.yaml must hold the recipe of a run, but .*; put this run's own"
-        ):
+        with pytest.raises(RunFileError, match=r"recipe.yaml must hold the recipe of a run, but .*; put this run's"):
             found(directory=searched)
         (problem,) = read_run(searched).problems
         assert problem.startswith(f"{path} must hold")
@@ -84,15 +82,12 @@ def test_a_search_keeps_what_a_run_keeps(searched):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "version"),
-    [
-        ("search.json", {"format": "cafenet-search", "format_version": 2}, 1),
-        ("manifest.json", {"format_version": 1}, 1),
-    ],
+    ("name", "content"),
+    [("search.json", {"format": "cafenet-search", "format_version": 2}), ("manifest.json", {"format_version": 1})],
 )
-def test_a_directory_of_an_earlier_format_is_refused(name, content, version, tmp_path):
+def test_a_directory_of_an_earlier_format_is_refused(name, content, tmp_path):
     (tmp_path / name).write_text(json.dumps(content))
-    line = f"{tmp_path} must hold files of format 2, but they have format {version} of another version of CafeNet; "
+    line = f"{tmp_path} must hold files of format 2, but they have format 1 of another version of CafeNet; "
     for use in (
         lambda: found(directory=tmp_path),
         lambda: RecipeDirectory(tmp_path, Recipe(), []),
@@ -101,16 +96,6 @@ def test_a_directory_of_an_earlier_format_is_refused(name, content, version, tmp
         with pytest.raises(RunFileError, match=re.escape(line) + "use that version, or give another directory"):
             use()
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_the_directory_of_a_run_is_none_of_a_search(tmp_path):
-    RecipeDirectory(tmp_path, Recipe(), [])
-    before = (tmp_path / "recipe.yaml").read_bytes()
-    with pytest.raises(
-        TrainingError, match=r"must be a directory of `cafenet.search`, but `cafenet run` made it; give"
-    ):
-        found(directory=tmp_path)
-    assert (tmp_path / "recipe.yaml").read_bytes() == before
 
 
 def test_an_interrupted_search_says_where_it_stopped(tmp_path, monkeypatch):

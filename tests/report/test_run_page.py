@@ -106,10 +106,10 @@ def test_what_users_write_is_escaped(finished):
     [
         (
             "train",
-            ["no width has been scored", "search has not finished", "final models"],
+            ["no width has been scored", "search has not finished", "models"],
             ["training", "bins", "time"],
         ),
-        ("search", ["final models"], FIGURES),
+        ("search", ["models"], FIGURES),
     ],
 )
 def test_an_unfinished_run_says_what_is_missing(tmp_path, step, told, figures):
@@ -216,7 +216,7 @@ def test_the_command_saves_figures(finished, tmp_path, capsys):
 
 def test_a_directory_without_a_run(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
-    assert "must be a run directory, but has no recipe.yaml" in capsys.readouterr().err
+    assert "must be a directory of `cafenet run` or `cafenet.search`, but has no recipe.yaml" in capsys.readouterr().err
     with pytest.raises(RecipeError, match="no recipe"):
         read_run(tmp_path / "absent")
 
