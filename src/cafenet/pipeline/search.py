@@ -407,6 +407,7 @@ class _Whole:
         with kept.timed("compare"):
             return measure_gain(
                 models,
+                self.space,
                 self.example_inputs,
                 self.job,
                 is_trained=self.verdict.is_trained,
