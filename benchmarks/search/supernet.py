@@ -121,7 +121,7 @@ def compare_workers(results: Results, cache: Path, *, num_runs: int, quick: bool
             continue
         row: dict[str, Any] = {}
         for workers in (1, 2) if number % 2 else (2, 1):
-            config = SearchConfig(seed=number, num_workers=workers)
+            config = SearchConfig(seed=number, search_workers=workers)
             search = WidthSearch(scorer, Evolution(iterations=2 if quick else 5), config)
             with tempfile.TemporaryDirectory() as directory:
                 start = time.perf_counter()

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from cafenet.common.run_log import Journal
+from cafenet.common.run_log import RunLog
 from cafenet.errors import TrainingError
 
 
@@ -14,13 +14,13 @@ def steps(path) -> list[int]:
 
 
 def test_lines_after_the_checkpoint_and_torn_ones_are_dropped(tmp_path):
-    journal = Journal(tmp_path, 10, title="run", quiet=True)
-    journal.start(0)
+    run_log = RunLog(tmp_path, 10, title="run", quiet=True)
+    run_log.start(0)
     for step in (1, 2, 3, 4):
-        journal.write(step, loss=1.0 / step)
+        run_log.write(step, loss=1.0 / step)
     with (tmp_path / "log.jsonl").open("a") as file:
         file.write('{"step": 5, "lo')  # the process was killed here
-    again = Journal(tmp_path, 10, title="run", quiet=True)
+    again = RunLog(tmp_path, 10, title="run", quiet=True)
     again.start(2)
     assert steps(tmp_path) == [1, 2]
     again.write(3, loss=0.5)
@@ -30,19 +30,19 @@ def test_lines_after_the_checkpoint_and_torn_ones_are_dropped(tmp_path):
 
 def test_a_run_from_the_start_begins_a_new_log(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
-    Journal(tmp_path, 10, title="run", quiet=True).start(0)
+    RunLog(tmp_path, 10, title="run", quiet=True).start(0)
     assert steps(tmp_path) == []
 
 
 def test_plain_lines_come_now_and_then_with_the_time_that_is_left(capsys, monkeypatch):
     now = [100.0]
     monkeypatch.setattr("cafenet.common.run_log.time.monotonic", lambda: now[0])
-    journal = Journal(None, 100, title="run")
-    journal.start(20)
+    run_log = RunLog(None, 100, title="run")
+    run_log.start(20)
     for step, time in ((21, 101.0), (30, 140.0), (31, 141.0), (100, 150.0)):
         now[0] = time
-        journal.show(step, "loss 1.0")
-    journal.close()
+        run_log.show(step, "loss 1.0")
+    run_log.close()
     # 10 steps in 40 s leave 70 steps for 280 s; the end is always told
     assert capsys.readouterr().err.splitlines() == [
         "run: step 30/100, loss 1.0, 280 s left",
@@ -60,4 +60,4 @@ def test_tensorboard_that_is_missing_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(TrainingError, match=r"tensorboard must be installed, but is not; run: pip install"):
-        Journal(tmp_path, 1, title="run", tensorboard=True)
+        RunLog(tmp_path, 1, title="run", tensorboard=True)

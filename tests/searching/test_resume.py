@@ -123,7 +123,7 @@ def test_two_workers_score_each_width_once_also_when_one_is_killed(dies, monkeyp
         monkeypatch.setenv(f"TEST_{name}", value)
     keeps_all = replace(SCORING, drop_below=1e9)  # what is dropped depends on who is first
     supernet = tiny(beta=0.5)
-    search = search_of(supernet, friendly_accuracy, replace(CONFIG, num_workers=2), keeps_all)
+    search = search_of(supernet, friendly_accuracy, replace(CONFIG, search_workers=2), keeps_all)
     alone = search_of(supernet, friendly_accuracy, CONFIG, keeps_all)
     (expected,) = alone.run(alone.budgets("50%"), None, quiet=True)
 
@@ -186,7 +186,7 @@ def test_workers_share_one_estimate_of_latency_and_picks_are_measured_without_th
 
     monkeypatch.setattr(Scorer, "score", waits_for_help)
     keeps_all = replace(SCORING, drop_below=1e9)
-    search = search_of(tiny(beta=0.5), friendly_accuracy, replace(CONFIG, num_workers=2), keeps_all)
+    search = search_of(tiny(beta=0.5), friendly_accuracy, replace(CONFIG, search_workers=2), keeps_all)
     journal = tmp_path / "trials.journal"
     (result,) = search.run([Budget("12ms", (Cap("latency_ms", 12.0),))], journal, quiet=True)
     assert result.costs["latency_ms"] <= 12
@@ -221,7 +221,7 @@ def test_helpers_end_with_a_search_that_is_stopped_and_its_scores_are_kept(numbe
     pids = tmp_path / "pids"
     pids.mkdir()
     keeps_all = replace(SCORING, drop_below=1e9)
-    search = search_of(tiny(beta=0.5), telling_accuracy, replace(CONFIG, num_workers=2), keeps_all)
+    search = search_of(tiny(beta=0.5), telling_accuracy, replace(CONFIG, search_workers=2), keeps_all)
     saved, journal, result = (tmp_path / name for name in ("search.pt", "trials.journal", "result.json"))
     torch.save(search, saved)
     context = multiprocessing.get_context("forkserver")
@@ -263,7 +263,7 @@ def test_workers_import_a_metric_from_a_file_by_path(tmp_path, monkeypatch):
     )
     (tmp_path / "beside_own_metric.py").write_text(f"import pathlib\n\nWORKS = pathlib.Path({str(works)!r})\n")
     with import_source(str(tmp_path / "own.py")) as module:
-        search = search_of(tiny(beta=0.5), module.metric, replace(CONFIG, num_workers=2))
+        search = search_of(tiny(beta=0.5), module.metric, replace(CONFIG, search_workers=2))
     budgets = search.budgets("50%")
     monkeypatch.setenv("TEST_WAITS", "yes")
     with warnings.catch_warnings():
@@ -273,7 +273,7 @@ def test_workers_import_a_metric_from_a_file_by_path(tmp_path, monkeypatch):
 
 
 def test_workers_need_what_can_be_found_by_name():
-    search = search_of(tiny(), lambda output, target: accuracy(output, target), replace(CONFIG, num_workers=2))
+    search = search_of(tiny(), lambda output, target: accuracy(output, target), replace(CONFIG, search_workers=2))
     with pytest.raises(StoreError, match="the model and the metric must be importable by name, but"):
         search.run(search.budgets("50%"), None, quiet=True)
 

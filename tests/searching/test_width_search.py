@@ -337,7 +337,7 @@ def test_the_order_of_the_validation_set_is_no_other_data(asked, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_workers": 0}, "num_workers must be a whole number from 1 to 4096, but is 0"),
+        ({"search_workers": 0}, "search_workers must be a whole number from 1 to 4096, but is 0"),
         ({"num_finalists": 0}, "num_finalists must be a whole number of at least 1, but is 0"),
         ({"min_usage": 1.5}, "min_usage must be a number from 0 to 1, but is 1.5"),
         ({"min_usage": -0.1}, "min_usage must be a number from 0 to 1, but is -0.1"),

@@ -58,7 +58,7 @@ def add_to(commands: Any) -> None:
         "--freeze",
         action="append",
         default=[],
-        metavar="PATTERN",
+        metavar="LAYER",
         help="keep the widths of layers with this name or in this module, as in layer4 or '*.se'; can be repeated",
     )
     inspect.add_argument(

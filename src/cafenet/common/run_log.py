@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PLAIN_EVERY_SECONDS = 30.0
 
 
-class Journal:
+class RunLog:
     """Writes one line per step or epoch to `log.jsonl`, and shows the progress.
 
     On a terminal it shows a bar. Otherwise it prints a plain line every 30 seconds.

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from cafenet.common.options import NumProcesses, Positive, PositiveInt, Seed, check_options
 from cafenet.common.run_files import DETECTOR_CHECKPOINT
-from cafenet.common.run_log import Journal
+from cafenet.common.run_log import RunLog
 from cafenet.detection.detectors import Detector
 from cafenet.detection.images import Pictures, loader
 from cafenet.errors import TrainingError
@@ -130,10 +130,10 @@ class _Trainer(SteppedTraining):
         team = self.team
         self.detector.train()
         self._restore()
-        journal = Journal(
+        run_log = RunLog(
             self.directory if team.is_first else None, self.total_steps, title=title, quiet=quiet or not team.is_first
         )
-        return self._run_steps(journal, max_steps)
+        return self._run_steps(run_log, max_steps)
 
     def _train_step(self, batches: list[Any]) -> tuple[dict[str, float], float]:
         """Make one optimiser step; return the mean of each loss, and the learning rate."""
@@ -174,13 +174,13 @@ class _Trainer(SteppedTraining):
             return {name: value.to(self.device) for name, value in values.items()}
         return [value.to(self.device) for value in values]
 
-    def _tell(self, journal: Journal, outcome: tuple[dict[str, float], float], rate: float) -> None:
+    def _tell(self, run_log: RunLog, outcome: tuple[dict[str, float], float], rate: float) -> None:
         """Show progress, and log the step if it is due."""
         parts, lr = outcome
-        journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.1f} images/s")
+        run_log.show(self.step, f"loss {self.last_loss:.3f}, {rate:.1f} images/s")
         if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
             epoch = self.step / self.feed.steps_per_epoch
-            journal.write(self.step, epoch=epoch, loss=self.last_loss, **parts, lr=lr, images_per_second=rate)
+            run_log.write(self.step, epoch=epoch, loss=self.last_loss, **parts, lr=lr, images_per_second=rate)
 
     def _identity(self) -> dict[str, Any]:
         """Return everything that must be equal for a checkpoint to be continued."""

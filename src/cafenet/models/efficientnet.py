@@ -8,8 +8,8 @@ from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.models.scaling import scale_channels
 
 SQUEEZE_LAYERS = ("*.fc1",)
-"""Patterns to freeze so that the squeeze widths of the SE blocks stay, as in the paper (appendix a10). No other layer
-of an EfficientNet of torchvision is called fc1."""
+"""Layers to freeze, with wildcards, so that the squeeze widths of the SE blocks stay, as in the paper (appendix a10).
+No other layer of an EfficientNet of torchvision is called fc1."""
 
 _STAGES = (
     (1, 3, 1, 32, 16, 1),

@@ -69,7 +69,7 @@ def build_paper_model(target: str, *, flops_factor: float | None = None, **kwarg
 
 
 def frozen_by_default(name: str) -> tuple[str, ...]:
-    """Return the patterns that the paper's search of a model freezes, for `cafenet.trace(..., freeze=...)`.
+    """Return the layers, with wildcards, that the paper's search of a model freezes, for `cafenet.trace(..., freeze=)`.
 
     Args:
         name: Name of the model, as for `load_model`.

@@ -71,7 +71,7 @@ class SearchDirectory(RunDirectory):
             budgets: The budgets as the user wrote them.
             stages: The stages of the search for each budget.
         """
-        search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
+        search = {name: value for name, value in asdict(job.search).items() if name != "search_workers"}
         all_stages = {budget: _plain(each) for budget, each in zip(budgets, stages, strict=True)}
         content = {
             "call": _MAKER,

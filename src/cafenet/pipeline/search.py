@@ -157,7 +157,7 @@ def search(
             (`cafenet.pipeline.paper.paper_options`).
         example_inputs: Inputs that the model is traced with; by default those of one training example, without its
             labels if the model can do without.
-        freeze: Name patterns of layers that keep their widths, as in `cafenet.trace`.
+        freeze: Names of layers that keep their widths, with wildcards (`*.se`), as in `cafenet.trace`.
         outputs: The parts of the model's output that matter, as in `cafenet.trace`; by default all, or the `logits` if
             the loss is the model's own.
         start: Weights that the slim model's training starts from: "supernet" takes those of the supernet, which reach

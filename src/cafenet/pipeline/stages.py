@@ -140,7 +140,7 @@ class Job:
     latency: LatencyConfig = field(default_factory=LatencyConfig)
     """Options of the latency measurement."""
     freeze: tuple[str, ...] = ()
-    """Name patterns of layers that keep their widths."""
+    """Names of layers that keep their widths, with wildcards: `*.se`."""
     outputs: str | int | Sequence[str | int] | None = None
     """The parts of the model's output that matter, as in `cafenet.trace`; None stands for all."""
     quiet: bool = False
@@ -462,7 +462,7 @@ def run_supernet(
 
 def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
     """Return the options and the supernet that a result depends on, as plain JSON values."""
-    search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
+    search = {name: value for name, value in asdict(job.search).items() if name != "search_workers"}
     content = {
         "algorithm": repr(job.algorithm),
         "search": search,

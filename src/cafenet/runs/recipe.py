@@ -42,7 +42,8 @@ class ModelConfig:
     """Channels, height and width of one input; by default the size that the model was published for, or that of the
     images."""
     freeze: tuple[str, ...] | None = None
-    """Name patterns of layers that keep their widths; by default those that the paper freezes in this model."""
+    """Names of layers that keep their widths, with wildcards (`*.se`); by default those that the paper freezes
+    in this model."""
 
     def __post_init__(self) -> None:
         check_options(self, RecipeError)

@@ -210,7 +210,7 @@ class Workload:
 
     @property
     def freeze(self) -> tuple[str, ...]:
-        """Patterns of layers that keep their widths."""
+        """Names of layers that keep their widths, with wildcards."""
         chosen = self.recipe.model.freeze
         return frozen_by_default(self.recipe.model.name) if chosen is None else tuple(chosen)
 

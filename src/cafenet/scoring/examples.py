@@ -181,7 +181,7 @@ def _batches(data: Data, batch_size: int, num_examples: int | None) -> Iterable[
     if isinstance(data, DataLoader):
         if isinstance(data.dataset, IterableDataset) or data.batch_sampler is None:
             return data
-        order, collate, num_workers = _bin_counts(data), data.collate_fn, data.num_workers
+        order, collate, num_workers = _order_of_loader(data), data.collate_fn, data.num_workers
         return _read(data.dataset, order, batch_size, num_examples, collate, num_workers)
     if isinstance(data, IterableDataset):
         return DataLoader(data, batch_size)
@@ -213,7 +213,7 @@ def _read(
     )
 
 
-def _bin_counts(loader: DataLoader[Any]) -> IntArray:
+def _order_of_loader(loader: DataLoader[Any]) -> IntArray:
     """Return the numbers of the examples that a loader reads; they must be the same each time."""
     sampler = loader.sampler if type(loader.batch_sampler) is BatchSampler else loader.batch_sampler
     if isinstance(sampler, SubsetRandomSampler):

@@ -17,7 +17,7 @@ from torch import Tensor
 from cafenet.common.interrupts import Stopped, graceful_stop
 from cafenet.common.options import NotEmpty, PositiveInt, Range, Rising, Seed, Share, check_arguments, check_options
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_log import Journal
+from cafenet.common.run_log import RunLog
 from cafenet.errors import BudgetError
 from cafenet.modules.batches import LossFunction
 from cafenet.scoring.examples import Data
@@ -63,7 +63,7 @@ class SearchConfig:
     one after the other instead."""
     seed: Seed = 0
     """Seed of all random choices of the search."""
-    num_workers: Annotated[int, Range(1, 4096)] = 1
+    search_workers: Annotated[int, Range(1, 4096)] = 1
     """Number of processes on this machine; they divide its threads."""
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ class WidthSearch:
             StoreError: If the storage cannot be used, or its study belongs to another supernet or other data.
         """
         allowed = [self._feasible(budget) for budget in budgets]  # latencies are measured before anything else runs
-        with shared_storage(storage, self.config.num_workers) as shared, graceful_stop() as stopped:
+        with shared_storage(storage, self.config.search_workers) as shared, graceful_stop() as stopped:
             store = self._store(shared, study)
             return [self._search(feasible, store, stopped, quiet) for feasible in allowed]
 
@@ -236,7 +236,7 @@ class WidthSearch:
         contest = Contest(self.scorer, store, self._costs, self._name(budget), progress, check)
         meter = Meter(feasible, partial(self._measured_ms, check)) if budget.is_measured else None
         try:
-            with local_workers(self, budget, store.storage, store.name, self.config.num_workers):
+            with local_workers(self, budget, store.storage, store.name, self.config.search_workers):
                 settle = self._drive(feasible, contest)
             best = pick_best(  # helpers have ended, because they would disturb latency measurements
                 contest,
@@ -266,7 +266,7 @@ class WidthSearch:
     def _store(self, storage: str | Path | None, study: str) -> "TrialStore":
         from cafenet.searching.store.trials import TrialStore  # optuna takes long to import
 
-        is_shared = True if self.config.num_workers > 1 else None
+        is_shared = True if self.config.search_workers > 1 else None
         return TrialStore(storage, self._bins, self.identity(), name=study, is_shared=is_shared)
 
     def _name(self, budget: Budget) -> str:
@@ -379,20 +379,20 @@ class _Progress:
     """Shows progress with the best score so far and the rate; the final scores come after the last step."""
 
     def __init__(self, total: int, title: str, quiet: bool) -> None:
-        self._journal, self._total = Journal(None, total, title=title, quiet=quiet), total
-        self._journal.start(0)
+        self._run_log, self._total = RunLog(None, total, title=title, quiet=quiet), total
+        self._run_log.start(0)
         self._number, self._best, self._start = 0, -math.inf, time.monotonic()
 
     def __call__(self, scored: ScoredWidth) -> None:
         self._number += 1
         if scored.score.is_complete:
             self._best = max(self._best, scored.score.value)
-        self._journal.show(min(self._number, self._total - 1), f"{scored.label}, {self._note()}")
+        self._run_log.show(min(self._number, self._total - 1), f"{scored.label}, {self._note()}")
 
     def close(self) -> None:
         """Show the last state and restore the terminal."""
-        self._journal.show(self._total, self._note())
-        self._journal.close()
+        self._run_log.show(self._total, self._note())
+        self._run_log.close()
 
     def _note(self) -> str:
         """Return the best score and the rate in words."""

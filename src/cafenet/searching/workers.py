@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def shared_storage(storage: str | Path | None, num_workers: int) -> Iterator[str | Path | None]:
+def shared_storage(storage: str | Path | None, search_workers: int) -> Iterator[str | Path | None]:
     """Give a storage that several workers can share.
 
     Args:
         storage: The user's storage, or None.
-        num_workers: Number of processes.
+        search_workers: Number of processes.
 
     Yields:
         The user's storage; if there is none and several workers need one, a temporary journal file.
     """
-    if storage is not None or num_workers == 1:
+    if storage is not None or search_workers == 1:
         yield storage
         return
     with tempfile.TemporaryDirectory() as directory:
@@ -45,9 +45,9 @@ def shared_storage(storage: str | Path | None, num_workers: int) -> Iterator[str
 
 @contextmanager
 def local_workers(
-    search: "WidthSearch", budget: Budget, storage: str | Path | None, study: str, num_workers: int
+    search: "WidthSearch", budget: Budget, storage: str | Path | None, study: str, search_workers: int
 ) -> Iterator[None]:
-    """Run num_workers - 1 helper processes while the context lasts; the caller is the last worker.
+    """Run search_workers - 1 helper processes while the context lasts; the caller is the last worker.
 
     The helpers end with the context and also if the caller dies. If a helper dies, another worker takes over its claim,
     and a warning follows at the end. The search is handed to the helpers in a file that they map into memory, because
@@ -58,7 +58,7 @@ def local_workers(
         budget: The budget that is searched.
         storage: The storage that all workers share.
         study: Name of the Optuna study in the storage.
-        num_workers: Number of processes, the caller included.
+        search_workers: Number of processes, the caller included.
 
     Yields:
         Nothing.
@@ -66,17 +66,17 @@ def local_workers(
     Raises:
         StoreError: If the search cannot be written or pickled.
     """
-    if num_workers == 1:
+    if search_workers == 1:
         yield
         return
     threads_before = torch.get_num_threads()
-    num_threads = max(1, threads_before // num_workers)
+    num_threads = max(1, threads_before // search_workers)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "search.pt"
         _save(search, path)
         args = (os.getpid(), path, imported_files(), budget, storage, study, num_threads)
-        helpers = [context.Process(target=_help, args=args, daemon=True) for _ in range(num_workers - 1)]
+        helpers = [context.Process(target=_help, args=args, daemon=True) for _ in range(search_workers - 1)]
         try:
             with _ending_with_this_process():
                 for helper in helpers:
@@ -92,7 +92,8 @@ def local_workers(
                 helper.join()
             if codes:
                 warnings.warn(
-                    f"{len(codes)} of {num_workers} workers ended early, with exit code {codes[0]}; the others went on",
+                    f"{len(codes)} of {search_workers} workers ended early, with exit code {codes[0]}; the others "
+                    "went on",
                     stacklevel=2,
                 )
 

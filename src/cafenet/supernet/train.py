@@ -13,7 +13,7 @@ from cafenet.common.files import copy_directory
 from cafenet.common.options import Count, check_arguments
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_files import FULL_NETWORK
-from cafenet.common.run_log import Journal
+from cafenet.common.run_log import RunLog
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.space.bins import uniform_bins
@@ -108,14 +108,14 @@ def train_supernet(
         raise TrainingError("a teacher is learned from with SamplingConfig(distill=...), but that is None")
     team = processes()
     trainer = Trainer(supernet, data, config, sampling, loss, place, team, name, teacher)
-    journal = Journal(
+    run_log = RunLog(
         trainer.directory if team.is_first else None,
         trainer.total_steps,
         title=title or name,
         quiet=quiet or not team.is_first,
         tensorboard=tensorboard and team.is_first,
     )
-    result = trainer.run(journal, None if max_steps is None else max_steps - begun.steps)
+    result = trainer.run(run_log, None if max_steps is None else max_steps - begun.steps)
     return replace(result, steps=begun.steps + result.steps)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset
 
-from cafenet.common.run_log import Journal
+from cafenet.common.run_log import RunLog
 from cafenet.common.user_code import UserPart
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import Batch, LossFunction, pair_of
@@ -98,11 +98,11 @@ class Trainer(SteppedTraining):
         self.output: Any = None
         """Output of the full network for one batch, after it has been checked."""
 
-    def run(self, journal: Journal, max_steps: int | None) -> TrainResult:
+    def run(self, run_log: RunLog, max_steps: int | None) -> TrainResult:
         """Train from the checkpoint, if there is one, to the end.
 
         Args:
-            journal: The log and the progress.
+            run_log: The log of the training, which also shows its progress.
             max_steps: Number of steps after which training stops with a checkpoint, or None.
 
         Returns:
@@ -119,7 +119,7 @@ class Trainer(SteppedTraining):
         self._restore()
         self.optimizer.zero_grad(set_to_none=True)
         try:
-            return self._run_steps(journal, max_steps)
+            return self._run_steps(run_log, max_steps)
         finally:
             supernet.reduce = unreduced
 
@@ -265,12 +265,12 @@ class Trainer(SteppedTraining):
                     raise checkpointing_error() from error
                 raise
 
-    def _tell(self, journal: Journal, outcome: tuple[Pick, float], rate: float) -> None:
+    def _tell(self, run_log: RunLog, outcome: tuple[Pick, float], rate: float) -> None:
         """Show progress, and log the step if it is due."""
         pick, lr = outcome
-        journal.show(self.step, f"loss {self.last_loss:.3f}, {rate:.0f} examples/s")
+        run_log.show(self.step, f"loss {self.last_loss:.3f}, {rate:.0f} examples/s")
         if self.step % self.config.log_every == 0 or self.step in (1, self.total_steps):
-            journal.write(
+            run_log.write(
                 self.step,
                 epoch=self.step / self.feed.steps_per_epoch,
                 loss=self.last_loss,

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 
 from cafenet.common.interrupts import Stopped, graceful_stop
 from cafenet.common.run_files import gone
-from cafenet.common.run_log import Journal
+from cafenet.common.run_log import RunLog
 from cafenet.common.user_code import items_of, user_code
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import read_checkpoint, write_checkpoint
@@ -59,7 +59,7 @@ class SteppedTraining(ABC):
         """Runs one optimiser step, and returns its outcome for `_tell`."""
 
     @abstractmethod
-    def _tell(self, journal: Journal, outcome: Any, rate: float) -> None:
+    def _tell(self, run_log: RunLog, outcome: Any, rate: float) -> None:
         """Shows and logs a step; `rate` is the number of examples per second over all processes."""
 
     @abstractmethod
@@ -111,15 +111,15 @@ class SteppedTraining(ABC):
         if cuda is not None:
             torch.cuda.set_rng_state(cuda, device)
 
-    def _run_steps(self, journal: Journal, max_steps: int | None) -> TrainResult:
+    def _run_steps(self, run_log: RunLog, max_steps: int | None) -> TrainResult:
         """Trains to the end, or to `max_steps`; Ctrl-C and SIGTERM save a checkpoint first."""
         last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
-        journal.start(self.step)
+        run_log.start(self.step)
         try:
             with graceful_stop() as stopped:
-                self._loop(journal, last, stopped)
+                self._loop(run_log, last, stopped)
         finally:
-            journal.close()
+            run_log.close()
         if stopped:
             raise Stopped(f"stopped by {stopped[0]} after step {self.step}; start again to continue", stopped[0])
         return TrainResult(self.step, self.last_loss, self.step == self.total_steps)
@@ -134,7 +134,7 @@ class SteppedTraining(ABC):
             return ""
         return f"; the last checkpoint is kept in {self.checkpoint.parent}"
 
-    def _loop(self, journal: Journal, last: int, stopped: list[str]) -> None:
+    def _loop(self, run_log: RunLog, last: int, stopped: list[str]) -> None:
         per_epoch = self.feed.steps_per_epoch
         start = time.perf_counter()
         while self.step < last:
@@ -146,7 +146,7 @@ class SteppedTraining(ABC):
                 now = time.perf_counter()
                 rate = self.feed.batch_size * len(batches) * self.team.size / (now - start)
                 start = now
-                self._tell(journal, outcome, rate)
+                self._tell(run_log, outcome, rate)
                 if self.team.any(bool(stopped)) and not stopped:
                     stopped.append("another process")
                 is_last = self.step >= last or bool(stopped)
