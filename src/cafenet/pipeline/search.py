@@ -20,7 +20,7 @@ from cafenet.modules.calling import expect_values, unwrap
 from cafenet.pipeline.baseline import Baseline, wants_baseline
 from cafenet.pipeline.checks import check_latency, check_search, expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
-from cafenet.pipeline.directory import describe_search, kept_in, stages_before, write_entry
+from cafenet.pipeline.directory import describe_search, expect_same_model, kept_in, stages_before, write_entry
 from cafenet.pipeline.gain import Gain, measure_gain
 from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
@@ -256,6 +256,7 @@ def search(
         expect_different([each.budget for each in asked])
         whole.check(asked)
         whole = whole.for_verdict(judge(model, job, place, trained), given, chosen)
+        expect_same_model(model, place, is_trained=whole.verdict.is_trained)
         if not quiet:
             whole.announce(asked, is_kept=directory is not None)
         results = []
