@@ -20,7 +20,7 @@ from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.chance import Compared, against_chance
 from cafenet.pipeline.stages import Job
 from cafenet.scoring.examples import Examples, hold_examples, in_content_order
-from cafenet.scoring.metrics import in_own_unit
+from cafenet.scoring.metrics import in_own_unit, metric_name
 from cafenet.scoring.model_score import output_of
 from cafenet.supernet.plain_training import initialised
 
@@ -63,15 +63,27 @@ def judge(model: nn.Module, job: Job, place: Path, trained: bool | None) -> Verd
         _expect_numbers(model, job)
     if trained is not None:
         return Verdict(trained, f"The model is {_word(trained)}, as you say (trained={trained}).")
-    digest = digest_of_model(model)
+    asked = _asked(model, job)
     before = read_if_there(TRAINED, place)
-    if before is not None and before["model"] == digest:
+    if before is not None and before["asked"] == asked:
         return Verdict(before["is_trained"], before["sentence"])
     _expect_numbers(model, job)
     verdict = _looked_at(model, job)
-    content = {"model": digest, "is_trained": verdict.is_trained, "sentence": verdict.sentence}
+    content = {"asked": asked, "is_trained": verdict.is_trained, "sentence": verdict.sentence}
     write_json(place / TRAINED.name, content)
     return verdict
+
+
+def _asked(model: nn.Module, job: Job) -> dict[str, str]:
+    """Return everything that a verdict depends on."""
+    held = hold_examples(job.validation, "validation data", num_examples=min(_MOST_EXAMPLES, job.scoring.max_examples))
+    loss = job.loss if isinstance(job.loss, str) else "own"
+    return {
+        "model": digest_of_model(model),
+        "validation": held.digest(),
+        "metric": metric_name(job.metric),
+        "loss": loss,
+    }
 
 
 def _expect_numbers(model: nn.Module, job: Job) -> None:
