@@ -86,6 +86,11 @@ class Models:
         """Name of the data behind the scores that count."""
         return "test data" if any(each.tests for each in self.models) else "validation data"
 
+    @property
+    def is_share(self) -> bool:
+        """True if scores are shown in percent."""
+        return self.metric in _SHARES
+
     def shown(self, score: float) -> str:
         """Return a score in the unit that people know it in.
 
@@ -95,7 +100,7 @@ class Models:
         Returns:
             The text.
         """
-        return f"{self.unit(score):.2f}%" if self.metric in _SHARES else f"{self.unit(score):.4g}"
+        return f"{self.unit(score):.2f}%" if self.is_share else f"{self.unit(score):.4g}"
 
     def spread(self, scores: Sequence[float]) -> str:
         """Return the mean of some scores, with their standard deviation.
@@ -106,7 +111,7 @@ class Models:
         Returns:
             The text, empty without scores.
         """
-        if len(scores) < 2 or self.metric not in _SHARES:
+        if len(scores) < 2 or not self.is_share:
             return self.shown(mean(scores)) if scores else ""
         return f"{100 * mean(scores):.2f} ± {100 * stdev(scores):.2f}%"
 
@@ -119,12 +124,12 @@ class Models:
         Returns:
             Percent for shares.
         """
-        return 100 * score if self.metric in _SHARES else in_own_unit(self.metric, score)
+        return 100 * score if self.is_share else in_own_unit(self.metric, score)
 
     @property
     def axis(self) -> str:
         """Title of an axis of scores."""
-        return f"{self.metric} on the {self.data}{', %' if self.metric in _SHARES else ''}"
+        return f"{self.metric} on the {self.data}{', %' if self.is_share else ''}"
 
     def difference(self, one: Model, other: Model) -> PairedDifference | None:
         """Return a difference of shares, paired by seed, or None where it is none or scores are missing.
@@ -136,7 +141,7 @@ class Models:
         Returns:
             The difference.
         """
-        is_fair = self.metric in _SHARES and len(one.scores) == len(other.scores) and bool(one.scores)
+        is_fair = self.is_share and len(one.scores) == len(other.scores) and bool(one.scores)
         return compare_paired(one.scores, other.scores) if is_fair else None
 
 

@@ -20,7 +20,7 @@ def results_html(run: RunRecord, models: Models) -> str:
         The HTML.
     """
     has_both = any(each.tests for each in models.models) and any(each.validation is not None for each in models.models)
-    head = ["model", _title(models), *([f"{models.metric} (validation)"] if has_both else []), *HEAD[2:]]
+    head = ["model", _title(models), *(["validation"] if has_both else []), *HEAD[2:]]
     rows = [(each.kind, _cells(models, each, has_both)) for each in models.models]
     rows += [("published", _published(each, has_both)) for each in (run.results or {}).get("reference", [])]
     if not any(each.file_bytes for each in models.models):

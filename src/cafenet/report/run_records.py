@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import optuna
-
 from cafenet.common.run_files import (
     DETECTION_RESULTS,
     ENTRIES,
@@ -23,32 +21,9 @@ from cafenet.common.run_files import (
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError
 from cafenet.report.file_checks import LOGGED, check_recipe, read_training_log
+from cafenet.report.trials import TrialRecord, read_study
 from cafenet.runs.methods import Entry
-from cafenet.searching.store.journal_file import open_storage
-from cafenet.searching.store.trials import WARNING
 from cafenet.supernet.train import FULL_NETWORK
-
-
-@dataclass(frozen=True)
-class TrialRecord:
-    """One scored width."""
-
-    widths: dict[str, int]
-    """Channels of each group, by name."""
-    value: float
-    """The score, or its estimate if the width was dropped early."""
-    costs: dict[str, float]
-    """Costs by name: flops and params."""
-    search: str
-    """Name of the search that asked for the score."""
-    label: str
-    """Moment of the search, for example "iteration 3"."""
-    is_complete: bool
-    """False if the width was dropped early."""
-    is_exact: bool
-    """True if every candidate was scored on all examples."""
-    seconds: float
-    """Time that scoring took."""
 
 
 @dataclass(frozen=True)
@@ -220,25 +195,20 @@ def read_run(path: Path) -> RunRecord:
 def _trainings(path: Path, recipe: dict[str, Any], entries: list[dict[str, Any]]) -> list[TrainingRecord]:
     """Return the trainings of the finished models: those of a run's first seed, or the two of a search."""
     if recipe.get("called"):
-        names = {"finetune": "CafeNet", "scratch": "CafeNet", "uniform": "Uniform"}
-        if entries:
-            names |= dict.fromkeys(("finetune", "scratch"), entries[0]["method"])
-        places = {(method, recipe.get("budget", "")): _newest(path, name) for name, method in names.items()}
+        own = entries[0]["method"] if entries else "CafeNet"
+        names = {own: ("finetune", "scratch"), "Uniform": ("uniform",)}
+        places = {(method, recipe.get("budget", "")): _newest(path, each) for method, each in names.items()}
     else:
         seed = (recipe.get("finetune", {}).get("seeds") or [0])[0]
-        places = {
-            (each["method"], each["budget"]): model_place(
-                path, Entry(each["method"], each["budget"], None).key, seed
-            ) / LOG
-            for each in entries
-        }  # fmt: skip
+        keys = [Entry(each["method"], each["budget"], None) for each in entries]
+        places = {(each.method, each.budget): model_place(path, each.key, seed) / LOG for each in keys}
     logs = {key: [] if place is None else read_log(place, LOGGED) for key, place in places.items()}
     return [TrainingRecord(method, budget, log) for (method, budget), log in logs.items() if len(log) > 1]
 
 
-def _newest(path: Path, name: str) -> Path | None:
+def _newest(path: Path, names: tuple[str, ...]) -> Path | None:
     """Return the newest log of a search's training; one that began with something else has a directory of its own."""
-    found = [*path.glob(f"{name}/{LOG}"), *path.glob(f"{name}-*/{LOG}")]
+    found = [log for name in names for place in (name, f"{name}-*") for log in path.glob(f"{place}/{LOG}")]
     return max(found, key=lambda each: each.stat().st_mtime, default=None)
 
 
@@ -249,7 +219,11 @@ def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> boo
 
 def _study(path: Path, place: Path, problems: list[str]) -> StudyRecord:
     """Return what a supernet's directory holds; what was scored was trained before."""
-    trials, warning = _scores(place, problems)
+    try:
+        trials, warning = read_study(place / JOURNAL)
+    except StoreError as error:
+        problems.append(str(error))
+        trials, warning = [], ""
     log = read_training_log(place, problems, was_trained=bool(trials))
     return StudyRecord(str(place.relative_to(path)), log, trials, warning)
 
@@ -276,68 +250,4 @@ def _results(path: Path, recipe: dict[str, Any], problems: list[str], *, is_fini
         problems += of_detection
     elif found is None:
         found = read_what_is_left(RESULTS, path, problems, must_exist=is_finished)
-    return found
-
-
-def _scores(place: Path, problems: list[str]) -> tuple[list[TrialRecord], str]:
-    """Return the trials of a study and its warning; a journal that cannot be read is added to the problems."""
-    try:
-        return read_trials(place / JOURNAL), read_warning(place / JOURNAL)
-    except StoreError as error:
-        problems.append(str(error))
-        return [], ""
-
-
-def read_warning(journal: Path) -> str:
-    """Read what the search of a study warned of.
-
-    Args:
-        journal: The journal file, which may be missing.
-
-    Returns:
-        The warning, empty if there was none.
-
-    Raises:
-        StoreError: If the file is no journal.
-    """
-    if not journal.is_file():
-        return ""
-    studies = open_storage(journal, is_read_only=True).get_all_studies()
-    return next((str(study.user_attrs[WARNING]) for study in studies if study.user_attrs.get(WARNING)), "")
-
-
-def read_trials(journal: Path) -> list[TrialRecord]:
-    """Read the finished trials of a study.
-
-    Args:
-        journal: The journal file, which may be missing.
-
-    Returns:
-        The trials, oldest first.
-
-    Raises:
-        StoreError: If the file is no journal.
-    """
-    if not journal.is_file():
-        return []
-    storage = open_storage(journal, is_read_only=True)
-    states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
-    found = []
-    for study in storage.get_all_studies():
-        for trial in storage.get_all_trials(study._study_id, deepcopy=False, states=states):
-            score = trial.user_attrs.get("score")
-            if score is None or trial.value is None:
-                continue
-            found.append(
-                TrialRecord(
-                    widths={name: int(width) for name, width in trial.params.items()},
-                    value=float(trial.value),
-                    costs=score["costs"],
-                    search=score["search"],
-                    label=score["label"],
-                    is_complete=trial.state == optuna.trial.TrialState.COMPLETE,
-                    is_exact=score["is_exact"],
-                    seconds=score["seconds"],
-                )
-            )
     return found

@@ -10,8 +10,9 @@ from typing import Any
 from cafenet.report.kinds import OWN, kind_of
 from cafenet.report.models import rows_of
 from cafenet.report.plot import Chart, Figure, Key
-from cafenet.report.run_records import RunRecord, StudyRecord, TrialRecord
+from cafenet.report.run_records import RunRecord, StudyRecord
 from cafenet.report.scales import Scale, scale_of
+from cafenet.report.trials import TrialRecord
 
 FIXED = "Fixed pattern"
 _FRONT, _STAR = "front", "star-of"
@@ -64,7 +65,7 @@ def scores_against_flops(run: RunRecord) -> Figure | None:
         return None
     of_name = {study.name: study for study in run.studies}
     found = [(trial.costs["flops"] / 1e6, 100 * trial.value) for trials in studies.values() for trial in trials]
-    picks = _picks(run)
+    picks, last = _picks(run), searched_last(run, list(studies))
     found += [(across, up) for across, up, _ in picks]
     chart = Chart(
         scale_of([across for across, _ in found]),
@@ -74,11 +75,13 @@ def scores_against_flops(run: RunRecord) -> Figure | None:
         height=280,
     )
     for number, (name, trials) in enumerate(studies.items()):
-        kind = kind_of_study(of_name[name])
+        is_last = name == last or not run.is_call
+        kind = kind_of_study(of_name[name]) + ("" if is_last else " earlier")
         places = [(trial.costs["flops"] / 1e6, 100 * trial.value) for trial in trials]
         chart.dots(places, kind, points_name(number), series=number)
-        chart.keys.append(Key(f"{name}: {_widths(len(trials))}", kind, number))
-    front = pareto_front(studies[_searched_last(run, list(studies))])
+        shape = "dot" if kind == OWN else "ring"
+        chart.keys.append(Key(f"{name}: {_widths(len(trials))}", kind, number, shape))
+    front = pareto_front(studies[last])
     places = [(trial.costs["flops"] / 1e6, 100 * trial.value) for trial in front]
     chart.line(places, _FRONT, series=len(studies), style="thin")
     chart.keys.append(Key("front: best score at each cost", _FRONT, len(studies), "line"))
@@ -273,8 +276,16 @@ def _picks(run: RunRecord) -> list[tuple[float, float, str]]:
     ]
 
 
-def _searched_last(run: RunRecord, names: list[str]) -> str:
-    """Return the study that the pick comes from: the last stage of a search, or the first supernet of a run."""
+def searched_last(run: RunRecord, names: list[str]) -> str:
+    """Return the study that the pick comes from: the last stage of a search, or the first supernet of a run.
+
+    Args:
+        run: The records of the run.
+        names: Names of the studies.
+
+    Returns:
+        The name.
+    """
     if not run.is_call:
         return names[0]
     said = [entry.get("supernet") for entry in run.entries]

@@ -125,8 +125,9 @@ def _score_tile(models: Models, own: Model) -> str:
         return f'<div><dt>{text(name)}</dt><dd class="change">{text(after)}</dd></div>'
     before = mean(original.scores)
     change = f"{_sign(models.unit(mean(own.scores)) - models.unit(before), '.2f')}"
+    unit = " <small>points</small>" if models.is_share else ""
     return (
-        f'<div><dt>{text(name)}</dt><dd class="change">{change}</dd>'
+        f'<div><dt>{text(name)}</dt><dd class="change">{change}{unit}</dd>'
         f'<dd class="from">{text(models.shown(before))} → <b>{text(after)}</b></dd></div>'
     )
 
