@@ -116,8 +116,11 @@ def test_a_search_shows_finished_models_and_never_the_supernets_score():
     assert "A quarter of the FLOPs, 2.00 points below the original; 3.00 points above Uniform (1 seed)." in text
     assert "reaches 88.00% accuracy on 500 validation examples" in text
     assert [row[:2] for row in Page(text).tables[0]] == [
-        ["model", "accuracy (validation)"], ["Original", "90.00%"], ["CafeNet-T 25%", "88.00%"], ["Uniform 25%", "85.00%"]
-    ]  # fmt: skip
+        ["model", "accuracy (validation)"],
+        ["Original", "90.00%"],
+        ["CafeNet-T 25%", "88.00%"],
+        ["Uniform 25%", "85.00%"],
+    ]
     (told,) = [tip for tip in re.findall(r'data-tip="([^"]*)"', text) if "43.21" in tip]
     assert told == "CafeNet-T 25%: the widths that were picked, 43.21 in the supernet at 0.00M FLOPs"
     assert text.count("43.21") == 1
