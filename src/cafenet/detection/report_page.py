@@ -18,7 +18,7 @@ from cafenet.common.run_files import (
     model_place,
     read_what_is_left,
 )
-from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, spread
+from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, headline_of, spread
 from cafenet.detection.sample_images import class_colour, drawn
 from cafenet.errors import RecipeError
 from cafenet.report.figure_html import figure_part
@@ -142,13 +142,19 @@ def _kind(each: DetectorRow, rows: Sequence[DetectorRow]) -> str:
     return kind_of(method, [row.backbone for row in rows])
 
 
+def _row_class(each: DetectorRow, rows: Sequence[DetectorRow]) -> str:
+    """Return the CSS class of a backbone's row."""
+    return _kind(each, rows) + (" ours" if is_own(each.backbone) else "")
+
+
 def _verdict(rows: Sequence[DetectorRow]) -> str:
     """Return the results and the claims, in the first lines of the page."""
     own = [each for each in rows if is_own(each.backbone)]
     if not own:
         return ""
-    first = text(f"{own[0].backbone}: {own[0].shown('mAP')}% mAP")
-    lines = [f"{each.backbone}: {each.shown('mAP')}% mAP" for each in own[1:]] + claims(rows)
+    first = text(headline_of(own[0], rows))
+    lines = [f"{each.backbone}: {headline_of(each, rows)}" for each in own[1:]]
+    lines += [line for line in claims(rows) if own[0].seeds[1:]]  # intervals need several seeds
     said = "".join(f"<p>{text(line)}.</p>" for line in lines)
     return f'<div class="verdict"><p class="headline">{first}</p>{said}</div>'
 
@@ -157,7 +163,7 @@ def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) ->
     """Return the table of results."""
     head = ("backbone", HEADS[0], "FLOPs", "parameters", *HEADS[1:])
     body = [
-        (_kind(each, rows), [each.backbone, first, count(each.flops), count(each.params), *others])
+        (_row_class(each, rows), [each.backbone, first, count(each.flops), count(each.params), *others])
         for each in rows
         for first, *others in [[each.shown(column) for column in COLUMNS]]
     ]

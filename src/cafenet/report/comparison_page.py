@@ -13,7 +13,7 @@ from cafenet.report.html import cards, document, masthead, text
 from cafenet.report.kinds import ORIGINAL, UNIFORM, is_own, kind_of_run, shape_of
 from cafenet.report.plot import Chart, Figure, Key
 from cafenet.report.run_records import RunRecord, StudyRecord
-from cafenet.report.scales import Scale, scale_of
+from cafenet.report.scales import Scale, scale_of, side_by_side
 from cafenet.report.search_charts import histogram, score_title
 from cafenet.report.training_charts import loss_chart
 from cafenet.runs.results import count
@@ -47,8 +47,8 @@ def comparison_html(comparison: Comparison) -> str:
 def _results(comparison: Comparison) -> str:
     """Return the models of all runs; if few keys differ, each has a column of its own."""
     keys = shown_keys(comparison)
-    head = ["run", "accuracy", "method", "budget", *keys, "FLOPs", "time of the run"]
-    body = [(_kind_of_line(comparison, line), _cells(line, keys)) for line in comparison.lines]
+    head = ["model", "accuracy", *keys, "FLOPs", "time of the run"]
+    body = [(_row_class(comparison, line), _cells(line, keys)) for line in comparison.lines]
     note = "Accuracy on the test data. A baseline that is the same in several runs is shown once."
     return f'<section><h2>Models</h2>{cards(head, body)}<p class="note">{note}</p></section>' if body else ""
 
@@ -57,7 +57,12 @@ def _cells(line: Line, keys: Sequence[str]) -> list[object]:
     """Return the cells of one model."""
     row, settings = line.row, [line.settings[key] for key in keys]
     time = duration(total_seconds(line.run))
-    return [line.run.name, row.accuracy, row.method, row.budget or "-", *settings, count(row.flops), time]
+    return [line.label, row.accuracy, *settings, count(row.flops), time]
+
+
+def _row_class(comparison: Comparison, line: Line) -> str:
+    """Return the CSS class of a model's row."""
+    return _kind_of_line(comparison, line) + (" ours" if is_own(line.row.method) else "")
 
 
 def _settings(comparison: Comparison) -> str:
@@ -155,23 +160,27 @@ def accuracy_against_flops(comparison: Comparison) -> Figure | None:
     across = scale_of([line.row.flops / 1e6 for line in comparison.lines], from_zero=True)
     chart = Chart(across, scale_of(ends), "FLOPs, millions", "accuracy on the test data, %")
     names: dict[str, int] = {}
-    for line in comparison.lines:
+    shifts = side_by_side([across.share(line.row.flops / 1e6) for line in comparison.lines])
+    for line, shift in zip(comparison.lines, shifts, strict=True):
         name = line.run.name if is_own(line.row.method) else line.row.method
         kind, series = _kind_of_line(comparison, line), names.setdefault(name, len(names))
         if series == len(chart.keys):
             chart.keys.append(Key(name, kind, series, _shape(line)))
-        _draw(chart, comparison, line, line.row.flops / 1e6, series)
-    caption = "The final models of all runs: means over the seeds, with one standard deviation to each side."
+        _draw(chart, comparison, line, line.row.flops / 1e6, series, shift)
+    caption = (
+        "The final models of all runs: means over the seeds, with one standard deviation to each side. Models of "
+        "nearly equal cost are set apart a little."
+    )
     return Figure("Accuracy against cost", caption, (chart,))
 
 
-def _draw(chart: Chart, comparison: Comparison, line: Line, across: float, series: int) -> None:
+def _draw(chart: Chart, comparison: Comparison, line: Line, across: float, series: int, shift: float = 0) -> None:
     """Draw one model with what its seeds differ by."""
     (middle, error), kind = spread(line.row), _kind_of_line(comparison, line)
     if error:
-        chart.error(across, middle - error, middle + error, kind, series=series)
+        chart.error(across, middle - error, middle + error, kind, series=series, shift=shift)
     tip = f"{line.label}: {line.row.accuracy} at {line.row.flops:,} FLOPs"
-    chart.point(across, middle, kind, _shape(line), tip=tip, series=series)
+    chart.point(across, middle, kind, _shape(line), tip=tip, series=series, shift=shift)
 
 
 def score_histograms(comparison: Comparison) -> Figure | None:

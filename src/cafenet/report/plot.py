@@ -57,7 +57,7 @@ class Chart:
     keys: list[Key] = field(default_factory=list)
     """Entries of the legend."""
     _parts: list[str] = field(default_factory=list)
-    _labels: list[tuple[float, float, str, str, int | None]] = field(default_factory=list)
+    _labels: list[tuple[float, float, str, str, int | None, float]] = field(default_factory=list)
 
     def place(self, across: float) -> str:
         """Return a horizontal place in percent.
@@ -81,7 +81,9 @@ class Chart:
         """
         return round(self.height * (1 - self.up.share(up)), 1)
 
-    def point(self, across: float, up: float, kind: str, shape: str, *, tip: str, series: int | None = None) -> None:
+    def point(
+        self, across: float, up: float, kind: str, shape: str, *, tip: str, series: int | None = None, shift: float = 0
+    ) -> None:
         """Draw one mark.
 
         Args:
@@ -91,8 +93,9 @@ class Chart:
             shape: A name of `SHAPES`.
             tip: What is said about it.
             series: Number of its series.
+            shift: Pixels by which it is moved to the right, so that others at its place are seen.
         """
-        mark = f'<path class="mark {kind} {shape}" d="{SHAPES[shape]}" data-tip="{text(tip)}"/>'
+        mark = f'<path class="mark {kind} {shape}" d="{SHAPES[shape]}"{_moved(shift)} data-tip="{text(tip)}"/>'
         self._parts.append(f'<svg x="{self.place(across)}" y="{self.level(up)}"{_of(series)}>{mark}</svg>')
 
     def dots(self, points: Sequence[tuple[float, float]], kind: str, block: str, *, series: int) -> None:
@@ -148,7 +151,9 @@ class Chart:
             f'height="{round(self.height - top, 1)}" data-tip="{text(tip)}"{_of(series)}/>'
         )
 
-    def error(self, across: float, low: float, high: float, kind: str, *, series: int | None = None) -> None:
+    def error(
+        self, across: float, low: float, high: float, kind: str, *, series: int | None = None, shift: float = 0
+    ) -> None:
         """Draw an error bar.
 
         Args:
@@ -157,13 +162,16 @@ class Chart:
             high: Its upper end.
             kind: CSS class of its colour.
             series: Number of its series.
+            shift: Pixels by which it is moved to the right.
         """
         self._parts.append(
-            f'<line class="error {kind}" x1="{self.place(across)}" x2="{self.place(across)}" '
+            f'<line class="error {kind}"{_moved(shift)} x1="{self.place(across)}" x2="{self.place(across)}" '
             f'y1="{self.level(low)}" y2="{self.level(high)}"{_of(series)}/>'
         )
 
-    def label(self, across: float, up: float, words: str, kind: str, *, series: int | None = None) -> None:
+    def label(
+        self, across: float, up: float, words: str, kind: str, *, series: int | None = None, shift: float = 0
+    ) -> None:
         """Write a label beside a mark; labels that would cover each other are moved apart.
 
         Args:
@@ -172,8 +180,9 @@ class Chart:
             words: The label.
             kind: CSS class of its colour.
             series: Number of its series.
+            shift: Pixels by which it is farther from the place than beside a mark.
         """
-        self._labels.append((across, up, words, kind, series))
+        self._labels.append((across, up, words, kind, series, shift))
 
     def svg(self) -> str:
         """Return the chart.
@@ -207,8 +216,8 @@ class Chart:
         for is_left in (False, True):
             side = [each for each in self._labels if (self.across.share(each[0]) > 0.6) == is_left]
             levels = apart([self.level(each[1]) for each in side], _GAP, 4, self.height - 6)
-            for (across, _, words, kind, series), level in zip(side, levels, strict=True):
-                anchor = f'dx="{-12 if is_left else 12}" text-anchor="{"end" if is_left else "start"}"'
+            for (across, _, words, kind, series, shift), level in zip(side, levels, strict=True):
+                anchor = f'dx="{(-1 if is_left else 1) * (shift + 12):g}" text-anchor="{"end" if is_left else "start"}"'
                 drawn.append(
                     f'<text class="label {kind}" x="{self.place(across)}" y="{level:.1f}" dy=".35em" {anchor}'
                     f"{_of(series)}>{text(words)}</text>"
@@ -223,6 +232,11 @@ class Chart:
         """Return a part that is stretched to the width of the chart; strokes keep their width."""
         box = f'viewBox="0 0 {_FINE} {self.height}" preserveAspectRatio="none"'
         return f'<svg class="stretched" width="100%" height="{self.height}" {box}>{inside}</svg>'
+
+
+def _moved(shift: float) -> str:
+    """Return the attribute that moves a mark to the right."""
+    return f' transform="translate({shift:g} 0)"' if shift else ""
 
 
 def _of(series: int | None) -> str:

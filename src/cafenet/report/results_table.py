@@ -3,6 +3,7 @@
 from cafenet.common.statistics import in_words
 from cafenet.pipeline.gain_text import count
 from cafenet.report.html import cards, text
+from cafenet.report.kinds import OWN
 from cafenet.report.models import Model, Models
 from cafenet.report.run_records import RunRecord
 
@@ -21,7 +22,10 @@ def results_html(run: RunRecord, models: Models) -> str:
     """
     has_both = any(each.tests for each in models.models) and any(each.validation is not None for each in models.models)
     head = ["model", _title(models), *(["validation"] if has_both else []), *HEAD[2:]]
-    rows = [(each.kind, _cells(models, each, has_both)) for each in models.models]
+    rows = [
+        (f"{each.kind} ours" if each.kind == OWN else each.kind, _cells(models, each, has_both))
+        for each in models.models
+    ]
     rows += [("published", _published(each, has_both)) for each in (run.results or {}).get("reference", [])]
     if not any(each.file_bytes for each in models.models):
         head, rows = head[:-1], [(kind, cells[:-1]) for kind, cells in rows]

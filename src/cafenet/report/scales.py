@@ -1,7 +1,7 @@
 """Scales of axes: the range of the values, ticks at round numbers, and places as shares of the axis."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -108,6 +108,35 @@ def apart(places: list[float], gap: float, low: float, high: float) -> list[floa
         moved += [start + gap * number for number in range(int(block[1]))]
         reached = moved[-1] + gap
     return [place for _, place in sorted(zip(order, moved, strict=True))]
+
+
+def side_by_side(shares: Sequence[float], gap: float = 11.0, *, near: float = 0.02) -> list[float]:
+    """Return by how many pixels marks at nearly the same place are moved, so that all of them are seen.
+
+    Args:
+        shares: Places on an axis, from 0 to 1.
+        gap: Distance of two neighbours afterwards.
+        near: Largest distance at which a place counts as the same as the one before it.
+
+    Returns:
+        One shift per place, in its order.
+
+    Example:
+        >>> from cafenet.report.scales import side_by_side
+        >>> side_by_side([0.5, 1.0, 0.501], 10.0)
+        [-5.0, 0.0, 5.0]
+    """
+    groups: list[list[int]] = []
+    for number in sorted(range(len(shares)), key=shares.__getitem__):
+        if groups and shares[number] - shares[groups[-1][-1]] <= near:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    shifts = [0.0] * len(shares)
+    for group in groups:
+        for place, number in enumerate(sorted(group)):
+            shifts[number] = gap * (place - (len(group) - 1) / 2)
+    return shifts
 
 
 def _start(block: list[float]) -> float:
