@@ -71,6 +71,10 @@ class ExportError(CafeNetError):
     """A model cannot be written in a format, or differs after writing."""
 
 
+class DeploymentError(CafeNetError):
+    """A runtime is missing, or a device does not answer."""
+
+
 class CafeNetWarning(UserWarning):
     """Something that the user should know about a result; the command line prints it as one line."""
 

@@ -127,7 +127,7 @@ def test_the_tutorial_can_be_followed(place, monkeypatch, capsys):
 def steady_clock(monkeypatch) -> None:
     """Latencies that follow from FLOPs, since those of a busy machine may meet no budget."""
 
-    def estimated(model, example_inputs, settings) -> float:
+    def estimated(model, example_inputs, settings, reference=None) -> float:
         return cafenet.trace(model, example_inputs, verify=False).flops() / 1e6
 
     for module in (api, checks, latency, latency_model, widths):

@@ -421,6 +421,8 @@ def test_a_measured_latency_decides_and_the_next_best_is_tried(monkeypatch):
 
     def estimated(*_, **__):
         class Estimate:
+            full_ms = 0.02
+
             def predict(self, widths):
                 return widths.sum(axis=1) / 1000
 
