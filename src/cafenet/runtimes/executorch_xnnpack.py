@@ -38,7 +38,7 @@ def require_executorch() -> None:
     Raises:
         DeploymentError: If a package is missing.
     """
-    with _quiet():
+    with quiet():
         needed("executorch.exir", "executorch", "ExecuTorch")
         needed("executorch.runtime", "executorch", "ExecuTorch")
 
@@ -58,7 +58,7 @@ def write_executorch(program: torch.export.ExportedProgram, path: Path) -> None:
     from executorch.exir import to_edge_transform_and_lower
 
     try:
-        with _quiet():
+        with quiet():
             lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
     except Exception as error:  # an op that ExecuTorch does not have
         raise ExportError(f"ExecuTorch cannot hold this model: {first_line(error)}; use a .pt2 file") from error
@@ -90,7 +90,7 @@ def read_executorch(path: Path, num_threads: int | None = None) -> ExecutorchSes
         raise ExportError(f"ExecuTorch cannot run this model: {first_line(error)}; use a .pt2 file") from error
 
 
-class _quiet(warnings.catch_warnings):
+class quiet(warnings.catch_warnings):
     """Hides what ExecuTorch and torchao say about their own imports and deprecations."""
 
     def __enter__(self) -> None:

@@ -22,10 +22,20 @@ class OnnxSession:
 
     def bind(self, inputs: Inputs) -> Pass:
         """Return a function that runs the file once; inputs go by their order in the file."""
-        session = self._session
-        places, tensors = session.get_inputs(), tensors_in(inputs)
-        feed = {place.name: tensor.numpy() for place, tensor in zip(places, tensors, strict=True)}
+        session, feed = self._session, self.feed(inputs)
         return lambda: session.run(None, feed)
+
+    def feed(self, inputs: Inputs) -> dict[str, Any]:
+        """Return inputs as arrays by the names of the file.
+
+        Args:
+            inputs: Positional and keyword arguments of the model.
+
+        Returns:
+            The arrays; values that are no tensors are constants of the file.
+        """
+        places, tensors = self._session.get_inputs(), tensors_in(inputs)
+        return {place.name: tensor.numpy() for place, tensor in zip(places, tensors, strict=True)}
 
     def close(self) -> None:
         """Drop the session, and with it the memory of its weights."""
