@@ -71,8 +71,8 @@ class ExportError(CafeNetError):
     """A model cannot be written in a format, or differs after writing."""
 
 
-class DeploymentError(CafeNetError):
-    """A runtime is missing, or a device does not answer."""
+class DeploymentError(ExportError):
+    """A runtime that files are exported for is missing, or a device that gets them does not answer."""
 
 
 class CafeNetWarning(UserWarning):
