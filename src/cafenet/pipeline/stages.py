@@ -294,7 +294,7 @@ def latencies_before(
 def _asked_latencies(budget: str, space: WidthSpace, settings: LatencyConfig) -> dict[str, Any]:
     """Return the request that measured latencies belong to. Another request measures again."""
     model = {"flops": int(space.flops()), "params": int(space.params()), "widths": dict(space.full_widths)}
-    asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": asdict(settings), "model": model}))
+    asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": settings.made_with(), "model": model}))
     return asked
 
 
@@ -467,7 +467,7 @@ def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
         "algorithm": repr(job.algorithm),
         "search": search,
         "scoring": asdict(job.scoring),
-        "latency": asdict(job.latency),
+        "latency": job.latency.made_with(),
         "metric": metric_name(job.metric),
         "supernet": supernet_identity(supernet),
         "validation": hold_examples(job.validation, "validation data", num_examples=_FINGERPRINT).digest(),
