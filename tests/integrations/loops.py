@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset, SequentialSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, SequentialSampler
 
 import cafenet
 from cafenet.space.bins import uniform_bins
 from cafenet.supernet.candidate_choice import Exact
+from cafenet.supernet.exchange import joined
 from cafenet.supernet.sharing import LocallyFree
 from tests.helpers.small_training import built, data
 
@@ -109,8 +110,11 @@ def lightning_loop(
 
     module = SupernetModule(built(), DATA[0][0][None], optimizer=lambda parameters: torch.optim.SGD(parameters, lr=LR))
     module.supernet = trace.supernet
+    team = joined()
+    sampler = DistributedSampler(DATA, team.size, team.rank, shuffle=False)  # Lightning's own would shuffle
     trainer = lightning.Trainer(
         max_epochs=epochs,
+        use_distributed_sampler=False,
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,
@@ -118,7 +122,7 @@ def lightning_loop(
         enable_model_summary=False,
         **options,
     )
-    trainer.fit(module, DataLoader(DATA, batch_size=BATCH_SIZE), ckpt_path=resume)
+    trainer.fit(module, DataLoader(DATA, batch_size=BATCH_SIZE, sampler=sampler), ckpt_path=resume)
     trainer.save_checkpoint(place / "lightning.ckpt")
     return trace
 

@@ -88,6 +88,7 @@ def test_a_trainer_that_was_stopped_continues_exactly(tmp_path):
     same(result(whole), {"choices": [*first.choices, *rest.choices], "weights": rest.weights()})
 
 
+@pytest.mark.slow
 def test_two_processes(tmp_path):
     under_torchrun(Path(__file__).with_name("two_processes.py"), tmp_path)
     expected = {

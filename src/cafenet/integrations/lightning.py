@@ -4,7 +4,7 @@
     lightning.Trainer(max_epochs=30).fit(module, train_loader)
     result = module.supernet.search(train, validation)
 
-Lightning's own features do the rest: precision, checkpoints and resumption, gradient accumulation, loggers and callbacks,
+Lightning's own features do the rest: precision, checkpoints and resumption, gradient accumulation, loggers, callbacks
 and its strategy `ddp`.
 """
 

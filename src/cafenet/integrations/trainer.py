@@ -11,17 +11,18 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from cafenet.errors import TrainingError
+from cafenet.errors import CheckpointError, TrainingError
 from cafenet.modules.batches import LossFunction, pair_of
 from cafenet.supernet.supernet import Supernet
 from cafenet.training.losses import loss_by_name
 
 try:
-    import accelerate  # noqa: F401  (without it, Trainer fails later)
+    import accelerate  # noqa: F401  # without it, Trainer fails later
     from transformers import Trainer, TrainingArguments
 except ImportError as missing:
     raise TrainingError(
-        "transformers and accelerate must be installed, but are not; run: pip install 'cafenet[transformers,accelerate]'"
+        "transformers and accelerate must be installed, but are not; "
+        "run: pip install 'cafenet[transformers,accelerate]'"
     ) from missing
 
 
@@ -67,10 +68,10 @@ class SupernetTrainer(Trainer):
                 f"SupernetTrainer trains a supernet, but got {type(supernet).__name__}; give it "
                 "cafenet.Supernet(model, example_inputs)"
             )
-        if args is not None and args.gradient_checkpointing:
+        if any(getattr(args, name, False) for name in ("gradient_checkpointing", "activation_checkpointing")):
             raise TrainingError(
-                "a supernet cannot be trained with gradient checkpointing: its recomputation in the backward pass would "
-                "not see the subnet's channels; say TrainingArguments(gradient_checkpointing=False)"
+                "a supernet cannot be trained with gradient checkpointing: its recomputation in the backward pass "
+                "would not see the subnet's channels; leave it out of the TrainingArguments"
             )
         self.supernet = supernet
         """The supernet, whatever the `Trainer` has wrapped around it."""
@@ -111,13 +112,27 @@ class SupernetTrainer(Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
         """Write a checkpoint; tied weights are written once, since the format refuses a tensor with two names."""
-        state_dict = self.supernet.state_dict() if state_dict is None else state_dict
-        first = {tensor.data_ptr(): name for name, tensor in reversed(state_dict.items())}
-        once = {name: tensor for name, tensor in state_dict.items() if first[tensor.data_ptr()] == name}
-        super()._save(output_dir, once)
+        super()._save(output_dir, _without_aliases(self.supernet.state_dict() if state_dict is None else state_dict))
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Refuse a checkpoint of another model; only further names of tied weights may be missing."""
+        own = set(_without_aliases(self.supernet.state_dict()))
+        wrong = sorted(own & set(load_result.missing_keys)) + sorted(load_result.unexpected_keys)
+        if wrong:
+            raise CheckpointError(
+                f"a checkpoint must belong to a supernet of the same model, but differs in {', '.join(wrong[:3])}; "
+                "give another output_dir, or do not resume"
+            )
 
     def _set_signature_columns_if_needed(self) -> None:
         """Keep the columns that the user's model takes; the supernet itself takes whatever its model does."""
         if self._signature_columns is None:
             names = list(inspect.signature(self.supernet.model.forward).parameters)
-            self._signature_columns = [*names, "label", "label_ids", *self.label_names]
+            columns: Any = [*names, "label", "label_ids", *self.label_names]
+            self._signature_columns = columns
+
+
+def _without_aliases(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return a state dict with one name, the first, for each tensor."""
+    first = {tensor.data_ptr(): name for name, tensor in reversed(state.items())}
+    return {name: tensor for name, tensor in state.items() if first[tensor.data_ptr()] == name}

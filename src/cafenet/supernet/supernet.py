@@ -411,7 +411,7 @@ class Supernet(nn.Module):
         state, size = state.cpu(), self.generator.get_state().numel()
         if state.numel() != size + 8 * self.space.layout.num_units:
             raise CheckpointError(
-                "the weights must belong to a supernet of the same model, but were saved with another number of channels"
+                "the weights must belong to a supernet of the same model, but have another number of channels"
             )
         self.generator.set_state(state[:size].clone())
         self.order = state[size:].clone().view(torch.int64).numpy()
