@@ -389,6 +389,7 @@ class _Whole:
             words = uniform.words
         return measure_gain(
             models,
+            self.space,
             self.example_inputs,
             self.job,
             is_trained=self.verdict.is_trained,

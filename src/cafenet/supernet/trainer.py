@@ -1,6 +1,7 @@
 """One training of a supernet: the work of a step, and the content and identity of a checkpoint."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -92,6 +93,8 @@ class Trainer(SteppedTraining):
             raise TrainingError("a model must have parameters to train, but all of its have requires_grad False")
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
+        self.chosen: Counter[int] = Counter()
+        """How often each candidate was the best of its width, by its number; 0 is the leftmost."""
         self.output: Any = None
         """Output of the full network for one batch, after it has been checked."""
 
@@ -131,6 +134,7 @@ class Trainer(SteppedTraining):
         for bin_counts in self._widths():
             with self._autocast():
                 pick = self.supernet.pick(batches, self.loss_fn, bin_counts=bin_counts, random_candidate=is_random)
+            self.chosen.update([pick.candidate] if pick.trial_losses else [])
             for batch in batches:
                 with self._autocast():
                     part = self.supernet.loss(batch, pick, self.loss_fn)
@@ -274,6 +278,7 @@ class Trainer(SteppedTraining):
                 examples_per_second=rate,
                 candidate=pick.candidate,
                 num_candidates=pick.num_candidates,
+                chosen={str(number): count for number, count in sorted(self.chosen.items())},
             )
 
     def _identity(self) -> dict[str, Any]:
@@ -309,6 +314,7 @@ class Trainer(SteppedTraining):
         return {
             "step": self.step,
             "last_loss": self.last_loss,
+            "chosen": dict(self.chosen),
             "model": self.supernet.model.state_dict(),
             "constants": constants(self.supernet.space, self.supernet.model),
             "order": torch.from_numpy(self.supernet.order),
@@ -341,6 +347,7 @@ class Trainer(SteppedTraining):
     def _set_state(self, saved: Mapping[str, Any]) -> None:
         """Load the content of a checkpoint."""
         self._set_step(saved)
+        self.chosen = Counter(saved.get("chosen", {}))
         self.supernet.model.load_state_dict(saved["model"])
         restore_constants(self.supernet.model, saved)
         if "order" in saved:  # the order of units in which the weights were saved
