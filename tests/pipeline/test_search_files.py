@@ -64,6 +64,7 @@ def test_a_search_keeps_what_a_run_keeps(searched):
     """Names, keys and places are those of `cafenet run`; the page shows times and the call."""
     assert {path.name for path in searched.iterdir()} == {
         "recipe.yaml",
+        "start.json",
         "manifest.json",
         "space.json",
         "entries.json",

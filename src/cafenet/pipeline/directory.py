@@ -12,13 +12,15 @@ import yaml
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import MANIFEST, RECIPE, SPACE, STAGES, expect_maker, read_if_there
+from cafenet.common.run_files import MANIFEST, RECIPE, SPACE, STAGES, START, expect_maker, read_if_there
 from cafenet.errors import RecipeError, TrainingError
+from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.entries import Entry, write_entries
 from cafenet.pipeline.run_directory import Again, RunDirectory
 from cafenet.pipeline.stages import Job, StagesConfig, StagesResult
 from cafenet.scoring.metrics import metric_name
 from cafenet.searching.algorithms.base import METHODS
+from cafenet.space.bins import Bins
 from cafenet.space.description import describe_space
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins
@@ -60,7 +62,13 @@ class SearchDirectory(RunDirectory):
         return (self.path / RECIPE.name).exists() and (self.path / MANIFEST.name).exists()
 
     def describe(
-        self, model: nn.Module, space: WidthSpace, job: Job, budgets: Sequence[str], stages: Sequence[StagesConfig]
+        self,
+        model: nn.Module,
+        space: WidthSpace,
+        job: Job,
+        budgets: Sequence[str],
+        stages: Sequence[StagesConfig],
+        bins: Bins | None = None,
     ) -> None:
         """Write the settings of a search, with the keys of a recipe, and its width space.
 
@@ -70,6 +78,7 @@ class SearchDirectory(RunDirectory):
             job: The data and options of the search.
             budgets: The budgets as the user wrote them.
             stages: The stages of the search for each budget.
+            bins: The bins of the groups, by default those that the job's options make.
         """
         search = {name: value for name, value in asdict(job.search).items() if name != "search_workers"}
         all_stages = {budget: _plain(each) for budget, each in zip(budgets, stages, strict=True)}
@@ -84,7 +93,7 @@ class SearchDirectory(RunDirectory):
             **_plain(search),
         }
         self.keep_recipe(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
-        write_json(self.path / SPACE.name, describe_space(space, build_bins(space, job.supernet)))
+        write_json(self.path / SPACE.name, describe_space(space, bins or build_bins(space, job.supernet)))
 
     def add_entry(self, found: StagesResult) -> Entry:
         """Add the widths found for one budget to the entries.
@@ -101,6 +110,30 @@ class SearchDirectory(RunDirectory):
         self._entries.append(entry)
         write_entries(self._entries, self.path)
         return entry
+
+
+def expect_same_model(model: nn.Module, place: Path, *, is_trained: bool) -> None:
+    """Record which trained model a search begins with; refuse the directory of a search of another one.
+
+    A model that came untrained may have other weights at every start; those of the checkpoint count.
+
+    Args:
+        model: The original model.
+        place: The directory of the search.
+        is_trained: True if the model came trained.
+
+    Raises:
+        TrainingError: If the search in the directory began with another trained model.
+    """
+    content = {"weights": digest_of_model(model) if is_trained else None}
+    before = read_if_there(START, place)
+    if before is None:
+        write_json(place / START.name, content)
+    elif before != content:
+        raise TrainingError(
+            f"{place} must hold a search of this model, but the one that it holds began with other weights; use "
+            "another directory, or remove it to begin again"
+        )
 
 
 def stages_before(search: Path) -> StagesConfig | None:

@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import optuna
-
 from cafenet.common.run_files import (
     DETECTION_RESULTS,
     ENTRIES,
     FULL_NETWORK,
+    GAIN,
     JOURNAL,
     LOG,
     MANIFEST,
@@ -19,33 +18,14 @@ from cafenet.common.run_files import (
     SUPERNET,
     expect_this_format,
     maker_of,
+    model_place,
+    read_log,
     read_what_is_left,
+    slug,
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError
-from cafenet.report.file_checks import check_recipe, read_training_log
-from cafenet.searching.store.journal_file import open_storage
-
-
-@dataclass(frozen=True)
-class TrialRecord:
-    """One scored width."""
-
-    widths: dict[str, int]
-    """Channels of each group, by name."""
-    value: float
-    """The score, or its estimate if the width was dropped early."""
-    costs: dict[str, float]
-    """Costs by name: flops and params."""
-    search: str
-    """Name of the search that asked for the score."""
-    label: str
-    """Moment of the search, for example "iteration 3"."""
-    is_complete: bool
-    """False if the width was dropped early."""
-    is_exact: bool
-    """True if every candidate was scored on all examples."""
-    seconds: float
-    """Time that scoring took."""
+from cafenet.report.file_checks import LOGGED, check_recipe, read_training_log
+from cafenet.report.trials import TrialRecord, read_study
 
 
 @dataclass(frozen=True)
@@ -58,6 +38,20 @@ class StudyRecord:
     """Lines of the training log."""
     trials: list[TrialRecord]
     """The scored widths, oldest first."""
+    warning: str = ""
+    """What the search warned of, for example that scores look like chance."""
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """The training of one finished model."""
+
+    method: str
+    """Name of the method, for example "Uniform"."""
+    budget: str
+    """The budget; empty for the original."""
+    log: list[dict[str, Any]]
+    """Lines of the training log."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +76,10 @@ class RunRecord:
     """Name that replaces that of the directory, if two runs have the same."""
     problems: tuple[str, ...] = ()
     """One sentence for each damaged file, whose content is left out."""
+    gains: list[dict[str, Any]] = field(default_factory=list)
+    """The finished models of each budget side by side, in the order of the entries; a run keeps a table instead."""
+    trainings: list[TrainingRecord] = field(default_factory=list)
+    """The trainings of the finished models."""
 
     @property
     def name(self) -> str:
@@ -97,6 +95,11 @@ class RunRecord:
     def is_detection(self) -> bool:
         """True if `cafenet detect` made the directory."""
         return _is_detection(self.recipe, self.results)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the searches warned of, each once."""
+        return list(dict.fromkeys(study.warning for study in self.studies if study.warning))
 
     def missing(self) -> list[str]:
         """Describe what the run has not reached yet.
@@ -166,16 +169,44 @@ def read_run(path: Path) -> RunRecord:
     results = _results(path, recipe, problems, must_exist=has_results)
     has_space = not _is_detection(recipe, results)
     has_begun = bool(places) or (path / ENTRIES.name).exists() or results is not None
+    space = read_what_is_left(SPACE, path, problems, must_exist=has_space and has_begun)
+    entries = read_what_is_left(ENTRIES, path, problems, must_exist=has_space and is_finished) or []
+    studies = [_study(path, place, problems) for place in places]
+    gains = [read_what_is_left(GAIN, _place_of(path, recipe, each), problems) for each in entries]
+    trainings = _trainings(path, recipe, entries)
     return RunRecord(
         path=path,
         recipe=recipe,
         manifest=manifest,
-        space=read_what_is_left(SPACE, path, problems, must_exist=has_space and has_begun),
-        entries=read_what_is_left(ENTRIES, path, problems, must_exist=has_space and is_finished) or [],
+        space=space,
+        entries=entries,
         results=results,
-        studies=[_study(path, place, problems) for place in places],
+        studies=studies,
         problems=tuple(problems),
+        gains=[each["gain"] for each in gains if each is not None],
+        trainings=trainings,
     )
+
+
+def _trainings(path: Path, recipe: dict[str, Any], entries: list[dict[str, Any]]) -> list[TrainingRecord]:
+    """Return the trainings of the finished models with the first seed; a search has Uniform beside its entries."""
+    models = [(each["method"], each["budget"]) for each in entries]
+    models += [("Uniform", budget) for _, budget in models if budget]
+    logs = {key: _newest_log(_place_of(path, recipe, {"method": key[0], "budget": key[1]})) for key in models}
+    return [TrainingRecord(method, budget, log) for (method, budget), log in logs.items() if len(log) > 1]
+
+
+def _place_of(path: Path, recipe: dict[str, Any], entry: dict[str, Any]) -> Path:
+    """Return the directory of an entry's model with the first seed."""
+    seeds = recipe.get("finetune", {}).get("seeds") or [recipe.get("seed", 0)]
+    return model_place(path, slug(entry["budget"], entry["method"]), seeds[0])
+
+
+def _newest_log(place: Path) -> list[dict[str, Any]]:
+    """Return the newest log of a training; one that began with something else has a directory beside it."""
+    found = [log for name in (place.name, f"{place.name}-*") for log in place.parent.glob(f"{name}/{LOG}")]
+    newest = max(found, key=lambda each: each.stat().st_mtime, default=None)
+    return [] if newest is None else read_log(newest, LOGGED)
 
 
 def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> bool:
@@ -185,9 +216,13 @@ def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> boo
 
 def _study(path: Path, place: Path, problems: list[str]) -> StudyRecord:
     """Return what a supernet's directory holds; what was scored was trained before."""
-    trials = _trials(place, problems)
+    try:
+        trials, warning = read_study(place / JOURNAL)
+    except StoreError as error:
+        problems.append(str(error))
+        trials, warning = [], ""
     log = read_training_log(place, problems, was_trained=bool(trials))
-    return StudyRecord(str(place.relative_to(path)), log, trials)
+    return StudyRecord(str(place.relative_to(path)), log, trials, warning)
 
 
 def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -204,50 +239,4 @@ def _results(path: Path, recipe: dict[str, Any], problems: list[str], *, must_ex
         problems += of_detection
     elif found is None:
         found = read_what_is_left(RESULTS, path, problems, must_exist=must_exist)
-    return found
-
-
-def _trials(place: Path, problems: list[str]) -> list[TrialRecord]:
-    """Return the trials of a study; a journal that cannot be read is added to the problems."""
-    try:
-        return read_trials(place / JOURNAL)
-    except StoreError as error:
-        problems.append(str(error))
-        return []
-
-
-def read_trials(journal: Path) -> list[TrialRecord]:
-    """Read the finished trials of a study.
-
-    Args:
-        journal: The journal file, which may be missing.
-
-    Returns:
-        The trials, oldest first.
-
-    Raises:
-        StoreError: If the file is no journal.
-    """
-    if not journal.is_file():
-        return []
-    storage = open_storage(journal, is_read_only=True)
-    states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
-    found = []
-    for study in storage.get_all_studies():
-        for trial in storage.get_all_trials(study._study_id, deepcopy=False, states=states):
-            score = trial.user_attrs.get("score")
-            if score is None or trial.value is None:
-                continue
-            found.append(
-                TrialRecord(
-                    widths={name: int(width) for name, width in trial.params.items()},
-                    value=float(trial.value),
-                    costs=score["costs"],
-                    search=score["search"],
-                    label=score["label"],
-                    is_complete=trial.state == optuna.trial.TrialState.COMPLETE,
-                    is_exact=score["is_exact"],
-                    seconds=score["seconds"],
-                )
-            )
     return found

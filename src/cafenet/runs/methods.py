@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cafenet.common.files import write_json
-from cafenet.common.run_files import FIXED_SUPERNET, RANDOM, SUPERNET, VALIDATION, search_place, slug
+from cafenet.common.run_files import FIXED_SUPERNET, RANDOM, SUPERNET, search_place, slug
 from cafenet.pipeline.entries import Entry
 from cafenet.pipeline.stages import run_supernet, search_in_stages
 from cafenet.runs.workload import Workload
@@ -109,7 +108,6 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
             space=workload.space_of(channels),
         )
         scores.append(evaluate(trained, workload.loader(workload.validation))["accuracy"])
-        write_json(place / VALIDATION, {"accuracy": scores[-1]})
     return Entry("Random", budget.text, _leading(workload, rows[int(np.argmax(scores))], budget), max(scores))
 
 

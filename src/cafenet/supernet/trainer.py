@@ -20,7 +20,7 @@ from cafenet.modules.calling import expect_values, unknown_arguments
 from cafenet.space.importance import constants
 from cafenet.space.layout import cuts
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.supernet import Pick, Supernet, checkpointing_error, same_randomness, unreduced
+from cafenet.supernet.supernet import Pick, Supernet, checkpointing_error, same_randomness
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import restoring
 from cafenet.training.config import TrainConfig
@@ -115,13 +115,13 @@ class Trainer(SteppedTraining):
         if config.channels_last:
             supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         supernet.train()
-        supernet.reduce = self.team.mean
+        supernet.exchange.is_manual = True
         self._restore()
         self.optimizer.zero_grad(set_to_none=True)
         try:
             return self._run_steps(run_log, max_steps)
         finally:
-            supernet.reduce = unreduced
+            supernet.exchange.is_manual = False
 
     def _train_step(self, batches: list[Any]) -> tuple[Pick, float]:
         """Make one optimiser step; a loss that is not finite ends the training before it does harm."""
@@ -308,6 +308,10 @@ class Trainer(SteppedTraining):
             return self.loss_name
         name: str = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
         return name
+
+    def _weights(self) -> nn.Module:
+        """Return the model that is trained."""
+        return self.supernet.model
 
     def _state(self) -> dict[str, Any]:
         """Return everything that a run continues from; random states are those of every process."""

@@ -57,7 +57,7 @@ def test_a_damaged_slim_model_is_made_again(name, shared, tmp_path):
 def test_an_undamaged_job_is_the_same_again(shared, tmp_path, monkeypatch):
     monkeypatch.setitem(damaged.DAMAGES, "none", lambda content, name: content)
     for use in damaged.uses(JOBS["search"]):
-        outcome = damaged.damaged(JOBS["search"], "unfinished", "search.json", "none", use, tmp_path / use, shared)
+        outcome = damaged.damaged(JOBS["search"], "unfinished", "recipe.yaml", "none", use, tmp_path / use, shared)
         assert outcome.kind == damaged.SAME, (use, outcome.detail)
 
 
