@@ -260,10 +260,14 @@ def _search(
     is_trained = judge(supernet.space.model, job, place, trained).is_trained
     results = []
     texts, stages = [each.text for each in budgets], [StagesConfig()] * len(budgets)
+    original, space, bins = supernet.space.model, supernet.space, supernet.binned.bins
+    describe = partial(kept.describe, original, space, job, texts, stages, bins)
+    if not kept.is_begun:  # else once the study has not refused the options
+        describe()
     for each in budgets:
         with kept.timed("search"):
             found = _found(supernet, each, job, search_place(place, each.text))
-        kept.describe(supernet.space.model, supernet.space, job, texts, stages, supernet.binned.bins)
+        describe()
         own = model_place(place, kept.add_entry(found).key, job.training.seed)
         with kept.timed("finetune"):
             slim = _finished(found, inputs, job, own, is_trained_further)
