@@ -21,8 +21,9 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet.cli.main import main
+from cafenet.common.run_files import JOURNAL
 from cafenet.pipeline.entries import Entry, write_entries
-from cafenet.report.run_records import JOURNAL, read_trials
+from cafenet.report.trials import read_trials
 
 SIZE, NUM_CLASSES = 12, 4
 NET_FILE = """
