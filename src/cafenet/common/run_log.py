@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cafenet.common.extras import install
 from cafenet.common.files import write_text
 from cafenet.common.job_progress import duration, left_in_all
 from cafenet.common.run_files import LOG, gone, read_log
@@ -153,5 +154,5 @@ def _summary_writer(directory: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise TrainingError("tensorboard must be installed, but is not; run: pip install 'cafenet[board]'") from error
+        raise TrainingError(f"tensorboard must be installed, but is not; {install('board')}") from error
     return SummaryWriter(str(directory / "tensorboard"))

@@ -14,6 +14,7 @@ from types import ModuleType
 
 import torch
 
+from cafenet.common.extras import install
 from cafenet.errors import CafeNetError
 
 _SCHEMAS = {
@@ -36,9 +37,7 @@ def import_torchvision() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise
-        raise CafeNetError(
-            "torchvision must be installed, but it is not; run: pip install 'cafenet[vision]'"
-        ) from error
+        raise CafeNetError(f"torchvision must be installed, but it is not; {install('vision')}") from error
     except RuntimeError:
         if not _missing_ops():
             raise

@@ -1,8 +1,9 @@
 """How long a search works, and with which rates: the trainings and the number of widths that nobody chose.
 
 What the user gives always holds. Smallest example: a trained model, `epochs=20` and nothing else gives a supernet of
-20 epochs at a rate of 0.05 and a slim model of 10 epochs at 0.02, as docs/peers.md measures. Small data have small batches,
-and as many epochs as some hundred steps need: 400 examples have batches of 32 and 34 epochs with the normal effort.
+20 epochs at a rate of 0.05 and a slim model of 10 epochs at 0.02, as docs/peers.md measures. Small data have small
+batches, and as many epochs as some hundred steps need: 400 examples have batches of 32 and 34 epochs with the normal
+effort.
 """
 
 import math

@@ -43,9 +43,10 @@ from cafenet.pipeline.trained_model import Verdict, judge
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric
 from cafenet.scoring.recalibration import recalibrate_model
-from cafenet.searching.budget import Budget, expect_different, parse_budget
+from cafenet.searching.budget import Budget, costs_in, expect_different, parse_budget
 from cafenet.searching.latency.measure import measure_latency
 from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.build import for_capped_costs
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.supernet.train import TrainConfig, check_training, share_full_network
 from cafenet.tracing.tracer import trace
@@ -231,6 +232,7 @@ def search(
     )
     given.check()
     chosen: SearchOptions = paper_options() if options == "paper" else plain_numbers(options) or SearchOptions()
+    costs = costs_in(",".join(map(str, _texts(budget))))
     directory = None if directory is None else usable_directory(directory, TrainingError)
     device = next(model.parameters()).device
     if example_inputs is None:
@@ -244,7 +246,7 @@ def search(
         validation=list(val_data) if isinstance(val_data, Iterator) else val_data,  # every stage reads them
         loss=loss,
         metric=metric,
-        supernet=supernet_of(chosen, is_trained=False),
+        supernet=for_capped_costs(supernet_of(chosen, is_trained=False), costs),
         training=training,
         sampling=sampling_of(chosen, is_trained=False),
         algorithm=algorithm_of(chosen, effort),
@@ -316,6 +318,7 @@ class _Whole:
         """Return the same with the defaults for a model that is trained, or for one that is not."""
         training, final = given.trainings(verdict.is_trained)
         supernet, sampling = supernet_of(options, verdict.is_trained), sampling_of(options, verdict.is_trained)
+        supernet = replace(supernet, bins=self.job.supernet.bins)  # as the budgets need them
         job = replace(self.job, training=training, supernet=supernet, sampling=sampling)
         return replace(self, job=job, final=final, verdict=verdict)
 

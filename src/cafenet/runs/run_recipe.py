@@ -53,7 +53,7 @@ def run_recipe(
     place = RunDirectory(directory, recipe, command)
     place.check_data(workload.data_digests["train"])
     workload.keep_latencies()
-    bins = build_bins(workload.space, recipe.supernet)
+    bins = build_bins(workload.space, workload.recipe.supernet)
     attributes = workload.test.classes if workload.test.is_multi_label else None
     write_json(directory / SPACE.name, describe_space(workload.space, bins, attributes))
     _say_what(workload)

@@ -22,12 +22,12 @@ from cafenet.pipeline.stages import Job
 from cafenet.runs.identity import digest_of_data
 from cafenet.runs.recipe import Recipe
 from cafenet.searching.algorithms.base import METHODS, Algorithm
-from cafenet.searching.budget import Budget, parse_budgets
+from cafenet.searching.budget import Budget, costs_in, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
 from cafenet.searching.width_search import SearchConfig
 from cafenet.space.width_space import WidthSpace
-from cafenet.supernet.build import build_bins, build_supernet
+from cafenet.supernet.build import build_bins, build_supernet, for_capped_costs
 from cafenet.supernet.train import check_training
 from cafenet.tracing.tracer import find_space, trace
 from cafenet.training.losses import check_target
@@ -45,7 +45,8 @@ class Workload:
             directory: The run directory; latencies that were measured there before are used again.
             quiet: If True, no progress is shown.
         """
-        self.recipe, self.quiet = recipe, quiet
+        supernet = for_capped_costs(recipe.supernet, costs_in(recipe.budget))
+        self.recipe, self.quiet = replace(recipe, supernet=supernet), quiet
         self._latency_file = None if directory is None else directory / LATENCY
         self._spaces: dict[tuple[tuple[str, int], ...], WidthSpace] = {}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from cafenet.errors import CafeNetWarning
 from cafenet.scoring.scorer import FloatArray, Score
 from cafenet.searching.algorithms.base import Proposal
 from cafenet.searching.store.scored_width import ScoredWidth, key_of
@@ -211,6 +212,7 @@ class Contest:
                 f"scores look like chance: the best of {len(complete)} widths reaches {best:.1%}, and always answering "
                 f"the most frequent label {chance:.1%}; train the supernet longer, or check that training and "
                 "validation data are prepared alike",
+                CafeNetWarning,
                 stacklevel=2,
             )
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cafenet.common.extras import install
 from cafenet.common.files import replaced
 from cafenet.common.options import check_arguments
 from cafenet.errors import CafeNetWarning, ExportError, first_line
@@ -178,9 +179,7 @@ def _write_onnx(model: nn.Module, inputs: Inputs, path: Path, dynamic_shapes: An
         import onnxruntime
         import onnxscript  # noqa: F401 - torch.onnx needs it, and says so less clearly
     except ImportError as error:
-        raise ExportError(
-            f"ONNX needs {error.name}, which is not installed; run: pip install 'cafenet[onnx]'"
-        ) from error
+        raise ExportError(f"ONNX needs {error.name}, which is not installed; {install('onnx')}") from error
     exported = _exported(model, inputs, dynamic_shapes)
     try:
         program = torch.onnx.export(exported, dynamo=True, verbose=False)
