@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from cafenet.common.limits import check_input_size
 from cafenet.common.run_files import LATENCY
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
+from cafenet.data.loaders import scaling_note
 from cafenet.errors import DataError, RecipeError, first_line
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default
@@ -286,6 +287,12 @@ class Workload:
     def validation(self) -> ImageData:
         """The examples that widths are scored on."""
         return self._halves[1]
+
+    @property
+    def scaling_note(self) -> str:
+        """What the user should know about images that are enlarged, or an empty text."""
+        channels, *size = self.input_size
+        return scaling_note(self.train, size, f"--model.input_size '[{channels},{{size}}]' leaves them as they are")
 
     def loader(self, data: ImageData, *, augmented_batch: int | None = None) -> DataLoader[Any]:
         """Make a loader of a part of the data.
