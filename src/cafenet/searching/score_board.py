@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from cafenet.errors import CafeNetWarning
 from cafenet.scoring.scorer import FloatArray, Score
 from cafenet.searching.algorithms.base import Proposal
 from cafenet.searching.store.scored_width import ScoredWidth, key_of
@@ -213,7 +214,7 @@ class Contest:
                 "validation data are prepared alike"
             )
             self._store.warn(words)
-            warnings.warn(words, stacklevel=2)
+            warnings.warn(words, CafeNetWarning, stacklevel=2)
 
 
 def _bar(rivals: list[ScoredWidth], num_kept: int) -> Score | None:
