@@ -1,6 +1,7 @@
 """The page of a run says what the run's files say, finished or not."""
 
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -101,14 +102,29 @@ def test_the_verdict_is_in_plain_words(finished, results):
     assert "95% interval" in text
 
 
-def test_a_search_shows_finished_models_and_never_the_supernets_score():
+def gain_of(metric, *scores):
+    """The comparison of a search: the original, the slim model and Uniform with their scores."""
     models = [
         {"name": name, "flops": flops, "params": 10 * flops, "latency_ms": 1.0, "file_bytes": 4000, "score": score,
          "test_score": None}
-        for name, flops, score in (("before", 400, 0.9), ("after", 100, 0.88), ("Uniform", 100, 0.85))
+        for name, flops, score in zip(("before", "after", "Uniform"), (400, 100, 100), scores, strict=True)
     ]  # fmt: skip
-    gain = {"metric": "accuracy", "models": models, "is_trained": True, "uniform": "with the same fine-tuning",
+    return {"metric": metric, "models": models, "is_trained": True, "uniform": "with the same fine-tuning",
             "num_validation": 500, "num_test": None}  # fmt: skip
+
+
+def test_a_perplexity_is_better_where_it_is_lower():
+    """The score of a perplexity is minus its logarithm: -log(8) is a perplexity of 8."""
+    recipe = {"description": "net", "metric": "perplexity", "called": True, "budget": "25%"}
+    gain = gain_of("perplexity", *(-math.log(value) for value in (8, 9, 12)))
+    entry = {"method": "CafeNet-T", "budget": "25%", "search_score": -2.0, "supernet": "supernet", "channels": {}}
+    text = report_html(made_up_run(9, gain=gain, entries=[entry], recipe=recipe))
+    assert "A quarter of the FLOPs, 9 perplexity (the original 8 and Uniform 12) (1 seed)." in text
+    assert "down and to the left is better" in text
+
+
+def test_a_search_shows_finished_models_and_never_the_supernets_score():
+    gain = gain_of("accuracy", 0.9, 0.88, 0.85)
     entry = {"method": "CafeNet-T", "budget": "25%", "search_score": 0.4321, "supernet": "supernet",
              "channels": {"features.0.conv": [0, 1]}}  # fmt: skip
     recipe = {"description": "net", "metric": "accuracy", "call": "cafenet.search", "budget": "25%"}

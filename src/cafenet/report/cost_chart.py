@@ -53,7 +53,8 @@ def _caption(models: Models) -> str:
     """Return what the chart shows, and what it does not say."""
     num_seeds = max(len(each.scores) for each in models.models)
     examples = "" if models.num_examples is None else f" {models.num_examples:,} examples of the"
-    text = f"Finished models on{examples} {models.data}; up and to the left is better. "
+    better = "down" if models.metric == "perplexity" else "up"
+    text = f"Finished models on{examples} {models.data}; {better} and to the left is better. "
     if num_seeds > 1:
         text += f"Dots are means of {num_seeds} trainings, bars one standard deviation to each side. "
         return text + "Models of nearly equal cost are set apart a little."

@@ -49,17 +49,18 @@ def words_of(models: Models, own: Model) -> str:
     """
     original, uniform = models.original, uniform_of(models, own)
     saved = f"{count(own.flops)} FLOPs" if original is None else share_in_words(own.flops / original.flops, "FLOPs")
+    others = [(_trained_original(models), "the original"), (uniform, "Uniform")]
+    present = [(other, name) for other, name in others if other is not None and other.scores]
     score = f"{models.spread(own.scores)} {models.metric}"
-    parts = []
-    for other, name in ((_trained_original(models), "the original"), (uniform, "Uniform")):
-        difference = None if other is None else models.difference(own, other)
-        if difference is not None:
-            parts.append(beside(difference, name, is_original=name != "Uniform"))
-        elif other is not None:
-            parts.append(f"{score}, where {name} has {models.spread(other.scores)}")
-    if _trained_original(models) is None:
-        parts.insert(0, score)
-    return headline(saved, parts, max(1, len(own.scores)))
+    if not models.is_share:
+        beside_it = " and ".join(f"{name} {models.spread(other.scores)}" for other, name in present)
+        return headline(f"{saved}, {score}{f' ({beside_it})' if beside_it else ''}", [], len(own.scores))
+    parts = [
+        beside(difference, name, is_original=name != "Uniform")
+        for other, name in present
+        if (difference := models.difference(own, other)) is not None
+    ]
+    return headline(saved, parts if _trained_original(models) else [score, *parts], max(1, len(own.scores)))
 
 
 def uniform_of(models: Models, own: Model) -> Model | None:
