@@ -17,13 +17,20 @@ from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.stages import Job, StagesConfig, StagesResult
 from cafenet.scoring.metrics import metric_name
 from cafenet.searching.algorithms.base import METHODS
+from cafenet.space.bins import Bins
 from cafenet.space.description import describe_space
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins
 
 
 def describe_search(
-    model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path
+    model: nn.Module,
+    space: WidthSpace,
+    job: Job,
+    budget: str,
+    stages: StagesConfig,
+    place: Path,
+    bins: Bins | None = None,
 ) -> None:
     """Write the settings of a search and its width space, which a report shows beside the scores.
 
@@ -34,6 +41,7 @@ def describe_search(
         budget: The budget as the user wrote it.
         stages: The stages of the search.
         place: The directory of the search.
+        bins: The bins of the groups, by default those that the job's options make.
     """
     parts = ("supernet", "sampling", "algorithm", "scoring", "latency", "freeze")
     search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
@@ -51,7 +59,7 @@ def describe_search(
         },
     }
     write_json(place / SEARCH.name, content)
-    write_json(place / SPACE.name, describe_space(space, build_bins(space, job.supernet)))
+    write_json(place / SPACE.name, describe_space(space, bins or build_bins(space, job.supernet)))
 
 
 def expect_same_model(model: nn.Module, place: Path, *, is_trained: bool) -> None:

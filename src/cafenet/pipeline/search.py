@@ -44,7 +44,7 @@ from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric
 from cafenet.scoring.recalibration import recalibrate_model
 from cafenet.searching.budget import Budget, expect_different, parse_budget
-from cafenet.searching.latency.measure import measure_latency
+from cafenet.searching.latency.measure import check_runtime, measure_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.supernet.train import TrainConfig, check_training, share_full_network
@@ -368,6 +368,8 @@ class _Whole:
         beta = self.job.supernet.beta
         plans = [plan_stages(each.budget, each.full_costs, beta, each.stages) for each in asked]
         is_fresh = not all((each.place / SEARCH.name).exists() for each in asked)
+        if is_fresh:
+            check_runtime(self.model, self.example_inputs, self.job.latency)
         check_search(self.job, self.space, [stage for plan in plans for stage in plan], is_fresh, self.test)
         for each in asked:
             if not each.is_measured_before:
@@ -395,6 +397,7 @@ class _Whole:
             words = uniform.words
         return measure_gain(
             models,
+            self.space,
             self.example_inputs,
             self.job,
             is_trained=self.verdict.is_trained,

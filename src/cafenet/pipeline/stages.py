@@ -294,7 +294,7 @@ def latencies_before(
 def _asked_latencies(budget: str, space: WidthSpace, settings: LatencyConfig) -> dict[str, Any]:
     """Return the request that measured latencies belong to. Another request measures again."""
     model = {"flops": int(space.flops()), "params": int(space.params()), "widths": dict(space.full_widths)}
-    asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": asdict(settings), "model": model}))
+    asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": settings.made_with(), "model": model}))
     return asked
 
 
@@ -448,6 +448,21 @@ def run_supernet(
         The trained supernet, and the widths found in the order of the budgets.
     """
     supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
+    return supernet, search_trained(supernet, budgets, job, directory)
+
+
+def search_trained(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory: Path) -> list[FoundWidths]:
+    """Search a trained supernet for every budget, or read the results of an earlier call.
+
+    Args:
+        supernet: The trained supernet.
+        budgets: The budgets to search for.
+        job: The data and options of the search.
+        directory: Directory of the study and the results.
+
+    Returns:
+        The widths found in the order of the budgets.
+    """
     files = {budget.text: directory / result_name(job.algorithm.name, budget.text) for budget in budgets}
     asked = _asked(job, supernet)
     missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
@@ -457,7 +472,7 @@ def run_supernet(
         found = search.run(missing, directory / JOURNAL, quiet=job.quiet)
         for budget, result in zip(missing, found, strict=True):
             write_result(result, files[budget.text], asked)
-    return supernet, [read_result(files[budget.text]) for budget in budgets]
+    return [read_result(files[budget.text]) for budget in budgets]
 
 
 def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
@@ -467,7 +482,7 @@ def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
         "algorithm": repr(job.algorithm),
         "search": search,
         "scoring": asdict(job.scoring),
-        "latency": asdict(job.latency),
+        "latency": job.latency.made_with(),
         "metric": metric_name(job.metric),
         "supernet": supernet_identity(supernet),
         "validation": hold_examples(job.validation, "validation data", num_examples=_FINGERPRINT).digest(),
