@@ -21,7 +21,8 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet.cli.main import main
-from cafenet.report.run_records import JOURNAL, read_trials
+from cafenet.common.run_files import JOURNAL
+from cafenet.report.trials import read_trials
 from cafenet.runs.methods import Entry, write_entries
 
 SIZE, NUM_CLASSES = 12, 4
