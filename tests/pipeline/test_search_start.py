@@ -68,3 +68,17 @@ def test_data_that_differ_from_read_to_read_are_not_compared(tmp_path):
         cafenet.train_model(
             built(), torch.zeros(1, 3, 4, 4), examples, config(epochs=epochs), directory=tmp_path, quiet=True
         )
+
+
+@pytest.mark.parametrize("finetune", [config(), False], ids=["finetuned", "as found"])
+@pytest.mark.parametrize("training", [True, False])
+def test_the_slim_model_is_in_the_mode_of_the_model(finetune, training):
+    slim = found(built().train(training), finetune=finetune).model
+    assert {module.training for module in slim.modules()} == {training}
+
+
+def test_the_global_random_numbers_stay_as_they_are():
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    found()
+    assert torch.equal(torch.get_rng_state(), before)

@@ -10,6 +10,21 @@ import torch
 
 
 @contextmanager
+def kept_randomness() -> Iterator[None]:
+    """Restores the states of all global random numbers on exit, whatever was drawn or seeded inside the block."""
+    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(cpu)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+
+
+@contextmanager
 def fixed_randomness(seed: int) -> Iterator[Callable[[], bool]]:
     """Seeds all global random numbers inside the block, and restores their states on exit.
 
@@ -19,20 +34,12 @@ def fixed_randomness(seed: int) -> Iterator[Callable[[], bool]]:
     Yields:
         A function that returns whether numbers of Python or NumPy were drawn inside the block.
     """
-    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    random.seed(seed)
-    np.random.seed(seed)
-    seed_torch(seed)
-    start = _drawn_state()
-    try:
+    with kept_randomness():
+        random.seed(seed)
+        np.random.seed(seed)
+        seed_torch(seed)
+        start = _drawn_state()
         yield lambda: _drawn_state() != start
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(cpu)
-        if cuda:
-            torch.cuda.set_rng_state_all(cuda)
 
 
 def seed_torch(seed: int) -> None:

@@ -18,6 +18,7 @@ from cafenet.common.run_files import STAGES, model_place, search_place, slug, st
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import expect_values, unwrap
+from cafenet.modules.randomness import kept_randomness
 from cafenet.pipeline.baseline import Baseline, wants_baseline
 from cafenet.pipeline.checks import check_latency, check_search, expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
@@ -106,6 +107,7 @@ def search(
     directory: str | Path | None = None,
     quiet: bool = False,
 ) -> SearchResults: ...
+@kept_randomness()
 def search(
     model: nn.Module,
     train_data: Dataset[Any] | DataLoader[Any],
@@ -133,7 +135,7 @@ def search(
 ) -> SearchResult | SearchResults:
     """Find the best widths of a model within a budget and return the slim model.
 
-    The model itself is not changed.
+    The model itself is not changed, nor are the global random numbers.
 
     Args:
         model: The network whose widths are searched.
@@ -179,8 +181,9 @@ def search(
         quiet: True shows no plan and no progress.
 
     Returns:
-        The slim model with its widths, its costs and what was gained. Several budgets give a sequence of such
-        results, which can also be looked up by budget.
+        The slim model with its widths, its costs and what was gained. It is in train or eval mode as
+        the model is. Several budgets give a sequence of
+        such results, which can also be looked up by budget.
 
     Raises:
         CafeNetError: If an argument, the model or the data cannot be used. It is raised before the first training

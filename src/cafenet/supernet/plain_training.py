@@ -54,7 +54,7 @@ def train_model(
         space: Width space of a model with the same shapes, if there is one; by default the model is traced.
 
     Returns:
-        The trained copy.
+        The trained copy. Its layers are in train or eval mode as those of the model are.
 
     Raises:
         TrainingError: If the options contradict each other, the data do not fit the model, or the loss becomes
@@ -92,6 +92,8 @@ def train_model(
         name="model",
         title=title,
     )
+    for trained, given in zip(whole.model.modules(), unwrap(model).modules(), strict=True):
+        trained.training = given.training
     return whole.model
 
 
