@@ -21,7 +21,7 @@ QUICK = [
     ("resnext50_32x4d", 32, 37),
     ("shufflenet_v2_x0_5", 32, 20),
     ("squeezenet1_1", 32, 25),
-    ("swin_t", 32, 12),
+    ("swin_t", 32, 16),
     ("deeplabv3_mobilenet_v3_large", 32, 36),
     ("mc3_18", (4, 32, 32), 12),
 ]
@@ -33,7 +33,7 @@ SLOW = [
     ("resnet50", 32, 37),
     ("swin_v2_t", 32, 24),
     ("vgg11_bn", 32, 10),
-    ("vit_b_32", 32, 12),
+    ("vit_b_32", 32, 13),
     ("wide_resnet50_2", 32, 37),
     ("fcn_resnet50", 32, 38),
     ("lraspp_mobilenet_v3_large", 32, 30),
