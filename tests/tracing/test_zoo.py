@@ -31,14 +31,14 @@ SLOW = [
     ("maxvit_t", 224, 49),
     ("regnet_x_400mf", 32, 49),
     ("resnet50", 32, 37),
-    ("swin_v2_t", 32, 24),
+    ("swin_v2_t", 32, 28),
     ("vgg11_bn", 32, 10),
     ("vit_b_32", 32, 13),
     ("wide_resnet50_2", 32, 37),
     ("fcn_resnet50", 32, 38),
     ("lraspp_mobilenet_v3_large", 32, 30),
     ("r3d_18", (4, 32, 32), 12),
-    ("swin3d_t", (4, 32, 32), 12),
+    ("swin3d_t", (4, 32, 32), 16),
     ("raft_small", 128, 35),
 ]
 
