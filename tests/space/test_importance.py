@@ -123,3 +123,20 @@ def test_units_are_sorted_without_batch_norm(name: str, layer: str):
         assert int(moved.square().sum(dim=1).argmax()) == 0
         assert torch.isclose(moved[0].square().sum(), strongest)
         assert torch.allclose(sorted_model(**inputs).logits, model(**inputs).logits, atol=1e-5)
+
+
+def test_the_strongest_head_goes_to_the_front():
+    """A head moves as one, with its rows of queries, keys and values and its columns of the projection."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 3))
+    freed = cafenet.free_heads(model).eval()
+    tokens = torch.randn(1, 5, 6)
+    space = cafenet.trace(freed, tokens)
+    projection = freed.get_submodule("1.self_attn.out_proj")
+    with torch.no_grad():
+        strongest = projection.weight[:, 4:].mul_(10).clone()
+    ordered = sort_by_importance(space)
+    front = {name: unit.argmax() for name, unit in zip(space.min_widths, unit_importance(space), strict=True)}
+    assert front["1.self_attn.in_proj_weight"] == 1
+    found = ordered.get_submodule("1.self_attn.out_proj").weight[:, :4]
+    assert found.sort(0).values.allclose(strongest.sort(0).values)  # the stream is sorted, too
+    torch.testing.assert_close(ordered(tokens), freed(tokens), atol=1e-5, rtol=1e-4)

@@ -113,14 +113,25 @@ def test_encoder_layer(norm_first: bool, training: bool, batch: int):
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first)
     model = nn.Sequential(nn.Linear(6, 8), layer, nn.Linear(8, 3)).train(training)
     space = proven(model, torch.zeros(batch, 5, 6))
-    assert sizes(space) == {"1.linear1": (16, 1)}
-    found = reasons(space)
-    assert "nn.MultiheadAttention" in found["0"]
-    assert "nn.MultiheadAttention" in found["1.self_attn.out_proj"]
-    assert "indexed by position" in found["1.self_attn.in_proj_weight"]
+    assert sizes(space) == {"0": (8, 4), "1.linear1": (16, 1)}
     assert model.training is training
     # 5 tokens: 6*8 + 8*24 + 8*8 + 2*8*16 + 8*3, attention 2*2*100
     assert space.flops() == batch * (5 * (48 + 192 + 64 + 256 + 24) + 400)
+    # one head, and its 4 features of the stream
+    assert space.flops({"0": 4, "1.linear1": 6}) == batch * (5 * (24 + 48 + 16 + 48 + 12) + 200)
+    slim = space.extract({"0": 4}).get_submodule("1.self_attn")
+    assert (slim.embed_dim, slim.kdim, slim.vdim, slim.num_heads, slim.head_dim) == (4, 4, 4, 1, 4)
+
+
+def test_freed_heads_vary_apart_from_the_stream():
+    """`free_heads` gives attention a forward of its own, in which the heads of each layer are a group."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.Sequential(nn.Linear(6, 8), layer, nn.Linear(8, 3)).eval()
+    freed = cafenet.free_heads(model)
+    tokens = torch.randn(2, 5, 6)
+    torch.testing.assert_close(freed(tokens), model(tokens))
+    space = proven(freed, torch.zeros(1, 5, 6))
+    assert sizes(space) == {"0": (8, 1), "1.self_attn.in_proj_weight": (24, 12), "1.linear1": (16, 1)}
 
 
 def test_fast_path_of_the_slim_encoder_layer():
@@ -157,7 +168,7 @@ def test_encoder_with_padding(batch: int):
     assert space.flops() == batch * (4 * (192 + 64 + 256) + 2 * 2 * 64 + 24)
 
 
-def test_attention_module_keeps_all_its_sizes():
+def test_attention_module_ties_its_heads_to_its_features():
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -171,12 +182,36 @@ def test_attention_module_keeps_all_its_sizes():
             return self.head(self.after(self.attention(x, x, x, need_weights=False)[0]).relu())
 
     space = proven(Net(), torch.zeros(1, 5, 6))
-    assert sizes(space) == {"after": (12, 1)}
-    found = reasons(space)
-    assert "nn.MultiheadAttention" in found["embed"]
-    assert "nn.MultiheadAttention" in found["attention.out_proj"]
-    slim = space.extract({"after": 3})
-    assert (slim.attention.embed_dim, slim.attention.head_dim) == (8, 4)
+    assert sizes(space) == {"embed": (8, 4), "after": (12, 1)}
+    slim = space.extract({"embed": 4, "after": 3})
+    assert (slim.attention.embed_dim, slim.attention.num_heads, slim.attention.head_dim) == (4, 1, 4)
+
+
+class WindowLike(nn.Module):
+    """Attention whose code takes the size of a head, and of its result, from the width of its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads = 4
+        self.embed, self.qkv, self.project = nn.Linear(6, 16), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.table, self.head = nn.Parameter(torch.randn(5, 5, 4)), nn.Linear(16, 3)
+
+    def forward(self, x):
+        x = self.embed(x)
+        n, t, c = x.shape
+        q, k, v = self.qkv(x).reshape(n, t, 3, self.num_heads, c // self.num_heads).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) * 0.5 + self.table.permute(2, 0, 1)
+        return self.head(x + self.project((scores.softmax(-1) @ v).transpose(1, 2).reshape(n, t, c)))
+
+
+def test_heads_that_take_their_size_from_the_stream():
+    """Such heads are tied to the stream: a head of 4 goes with 4 features, and with its column of the table."""
+    space = proven(WindowLike(), torch.zeros(1, 5, 6))
+    assert sizes(space) == {"embed": (16, 4)}
+    # 5 tokens with 6*8 + 8*24 + 8*8 + 8*3, in 2 heads twice 5*5*4
+    assert space.flops({"embed": 8}) == 5 * (48 + 192 + 64 + 24) + 2 * 2 * 100
+    slim = space.extract({"embed": 8})
+    assert (slim.num_heads, tuple(slim.table.shape)) == (2, (5, 5, 2))
 
 
 def test_gated_mlp():

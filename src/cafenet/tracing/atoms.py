@@ -114,6 +114,16 @@ class Atoms:
         self._left.append(left)
         self._right.append(right)
 
+    def untie(self, left: AtomArray, right: AtomArray) -> None:
+        """Takes back the last tie of these two labels, which have no fixed positions.
+
+        Args:
+            left: One label.
+            right: The other label.
+        """
+        number = next(n for n in reversed(range(len(self._left))) if self._left[n] is left and self._right[n] is right)
+        del self._left[number], self._right[number]
+
     def freeze(self, label: DimLabel, reason: str, path: str) -> None:
         """Keeps all atoms of a label at every width.
 

@@ -134,6 +134,8 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
     """Finds the size attributes of PyTorch's own layers by the dimensions of their parameters."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for path, module in model.named_modules():
+        if isinstance(module, nn.MultiheadAttention):
+            yield from _attention_attributes(path, module, axes)
         dims = axes.get(names.get(id(_stored_weight(module)), ""), {})
         if not dims:
             continue
@@ -151,6 +153,20 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
             yield from _slots(path, dims, {0: "num_parameters"})
         elif type(module).__name__ == "Conv1D" and {"nf", "nx"} <= vars(module).keys():  # a linear layer of GPT-2
             yield from _slots(path, dims, {0: "nx", 1: "nf"})
+
+
+def _attention_attributes(
+    path: str, module: nn.MultiheadAttention, dims: dict[str, dict[int, int]]
+) -> Iterable[AttributeSlot]:
+    """The projection of the output reads the features of all heads, and makes the features of the stream."""
+    prefix = f"{path}." if path else ""
+    out = dims.get(f"{prefix}out_proj.weight", {})
+    yield from _slots(path, out, {0: "embed_dim"})
+    if 1 in out:
+        yield AttributeSlot(path, "num_heads", out[1], divisor=module.head_dim)
+    for name, attribute in (("k_proj_weight", "kdim"), ("v_proj_weight", "vdim")):
+        found = dims.get(f"{prefix}in_proj_weight", {}) or dims.get(f"{prefix}{name}", {})
+        yield from _slots(path, found, {1: attribute})
 
 
 def _stored_weight(module: nn.Module) -> nn.Parameter | None:

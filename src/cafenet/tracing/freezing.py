@@ -13,8 +13,6 @@ from cafenet.modules.head_attention import HeadAttention
 from cafenet.tracing.atoms import AtomArray, Atoms
 
 WHOLE_MODULES: dict[type[nn.Module], str] = {
-    nn.MultiheadAttention: "belongs to nn.MultiheadAttention, which derives its head size from embed_dim; to let it "
-    "vary, trace cafenet.free_heads(model)",
     nn.RNNBase: "belongs to a recurrent layer, which packs its gates by hidden_size",
     nn.RNNCellBase: "belongs to a recurrent cell, which packs its gates by hidden_size",
 }
@@ -29,11 +27,29 @@ def freeze_whole_modules(model: nn.Module, atoms: Atoms) -> None:
     """
     for path, module in model.named_modules():
         for kind, reason in WHOLE_MODULES.items():
-            if isinstance(module, kind) and not isinstance(module, HeadAttention):
+            if isinstance(module, kind):
                 inside = {f"{path}.{name}" if path else name for name, _ in module.named_parameters()}
                 for axis in atoms.axes:
                     if axis.tensor in inside:
                         atoms.freeze(np.arange(axis.first, axis.first + axis.size), reason, path)
+
+
+def tie_multihead_attention(model: nn.Module, atoms: Atoms) -> None:
+    """Ties the heads of every `nn.MultiheadAttention` to the features that it reads and returns, because its code takes
+    the size of a head as `embed_dim // num_heads`.
+
+    Args:
+        model: The traced model.
+        atoms: Everything that the rules have recorded; the ties are added to it.
+    """
+    axes = {(axis.tensor, axis.dim): label for axis, label in zip(atoms.axes, atoms.axis_labels, strict=True)}
+    for path, module in model.named_modules():
+        if isinstance(module, nn.MultiheadAttention) and not isinstance(module, HeadAttention):
+            prefix = f"{path}." if path else ""
+            stream = axes.get((f"{prefix}out_proj.weight", 0))
+            read = axes.get((f"{prefix}in_proj_weight", 1), axes.get((f"{prefix}q_proj_weight", 1)))
+            for label in (axes.get((f"{prefix}out_proj.weight", 1)), read):
+                atoms.tie(stream, label, "belongs to nn.MultiheadAttention with one feature", path)
 
 
 def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) -> None:

@@ -30,6 +30,7 @@ from cafenet.tracing.build import layout_of
 from cafenet.tracing.grouping import Group, Grouping, group_units
 from cafenet.tracing.passes import Pass
 from cafenet.tracing.recording import BROADCAST, EagerMode, ModulePaths, Record, Run, on_one_device, tensors_in
+from cafenet.tracing.size_ties import SizeTie, asked_sizes, find_ties
 from cafenet.tracing.stand_in import size_depends_on_values, stand_in
 from cafenet.tracing.values import Values, has_value
 
@@ -82,6 +83,7 @@ def find_faults(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> None:
 
 
 def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[Run]) -> None:
+    tied = _Tied(atoms) if any(run.has_attention for run in runs) else None
     for turn in itertools.count():
         grouping = group_units(atoms)
         if not grouping.groups:
@@ -90,11 +92,47 @@ def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[R
         failures = checker.failures(range(len(grouping.groups)))
         if not failures:
             return
+        if tied is not None and tied.changed(checker.ties, failures, grouping):
+            continue
         if this.training and any(checker.failures(()) for _ in range(3)):
             return  # the pass differs each time, even at full width, so it says nothing about widths
         for number, failure in checker.guilty(failures, thorough=turn > 0).items():
             group = grouping.groups[number]
             atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
+
+
+class _Tied:
+    """The ties of sizes that were tried so far (see `size_ties`)."""
+
+    def __init__(self, atoms: Atoms) -> None:
+        self._atoms = atoms
+        self._ties: list[SizeTie] = []
+        self._refused: set[bytes] = set()
+
+    def changed(self, proposed: Sequence[SizeTie], failures: Sequence[_Failure], grouping: Grouping) -> bool:
+        """Adds the ties that are new, or takes back those whose groups are at fault all the same.
+
+        Returns:
+            Whether the check run must be repeated before any group is frozen.
+        """
+        new = [tie for tie in proposed if tie.is_new(grouping.component) and tie.key not in self._refused]
+        for tie in new:
+            self._ties.append(tie)
+            self._atoms.tie(tie.label, tie.source, "", "")
+        if new:
+            return True
+        suspects = set().union(*(failure.suspects for failure in failures))
+        wrong = [tie for tie in self._ties if not suspects.isdisjoint(_groups_of_label(grouping, tie.label))]
+        for tie in wrong:
+            self._refused.add(tie.key)
+            self._ties.remove(tie)
+            self._atoms.untie(tie.label, tie.source)
+        return bool(wrong)
+
+
+def _groups_of_label(grouping: Grouping, label: IntArray) -> set[int]:
+    units = grouping.unit_of_atom[label]
+    return set(grouping.group_of_unit[units[units >= 0]].tolist())
 
 
 class _Checker:
@@ -104,6 +142,8 @@ class _Checker:
         self._model, self._pass, self._grouping, self._layout = model, this, grouping, layout
         self._harness = Harness(model, layout)
         self._kept = _kept(grouping.groups)
+        self.ties: list[SizeTie] = []
+        """Ties that would explain faults of the runs so far."""
 
     def failures(self, cut: Sequence[int]) -> list[_Failure]:
         """Runs the model with these groups cut and all others whole, and returns the failures in order of
@@ -141,6 +181,7 @@ class _Checker:
         finally:
             if values is not None:
                 values.give_back()
+        self.ties += mode.ties
         return [
             _Failure(f"does not let its width vary: {fault.reason}; {_REMEDY}", fault.path, self._suspects(fault, cut))
             for fault in mode.faults
@@ -233,15 +274,20 @@ def _apart(suspects: Sequence[int], together: Sequence[frozenset[int]]) -> list[
 
 
 def _kept(groups: Sequence[Group]) -> list[IntArray]:
-    """The units that a check run keeps of each group: trailing ones, and different numbers for groups of equal size."""
-    kept, num_alike = [], Counter[int]()
-    for group in groups:
-        size = group.units.size
-        low = max(group.min_units, size // 3)
-        num_kept = low + num_alike[size] % max(size - low, 1)
-        num_alike[size] += 1
-        kept.append(np.arange(size - num_kept, size))
-    return kept
+    """The units that a check run keeps of each group: trailing ones, and different shares of different groups, as far
+    as their numbers of units allow.
+
+    So the size of a dimension tells whose it is. Groups with few units choose first.
+    """
+    kept: dict[int, IntArray] = {}
+    taken = Counter[float]()
+    for number in sorted(range(len(groups)), key=lambda number: groups[number].units.size):
+        size = groups[number].units.size
+        low = max(groups[number].min_units, size // 3)
+        num_kept = min(range(low, max(size, low + 1)), key=lambda num: taken[num / size])
+        taken[num_kept / size] += 1
+        kept[number] = np.arange(size - num_kept, size)
+    return [kept[number] for number in range(len(groups))]
 
 
 def _expect_shapes(outputs: Sequence[tuple[str, Tensor]], shapes: Sequence[tuple[int, ...]]) -> None:
@@ -277,6 +323,7 @@ class _CompareMode(EagerMode):
         self._position = 0
         self.path = ""
         self.faults: list[_Fault] = []
+        self.ties: list[SizeTie] = []
         self._is_standing_in = False
 
     @property
@@ -313,15 +360,24 @@ class _CompareMode(EagerMode):
             out = self.execute(func, args, kwargs, tensors)
             self._compare(func, out, record)
         except Exception as error:
+            if func in _VIEWS:
+                self.explain(asked_sizes(args, kwargs))
             return self._go_on(error, func, tensors, list(tensors_in((out,))))
         self._position += 1
         return out
 
-    def go_on_past_reshape(self, error: Exception, inputs: Sequence[Tensor]) -> Any:
+    def explain(self, asked: Sequence[int]) -> None:
+        """Looks for the dimensions from which the sizes of a failing reshape were taken."""
+        record = self.failing
+        if record is not None:
+            self.ties += find_ties(asked, record, self._records[: self._position], self._sizes.predict)
+
+    def go_on_past_reshape(self, error: Exception, inputs: Sequence[Tensor], asked: Sequence[int]) -> Any:
         """Continues after a reshape that raised before any op ran."""
         record = self.failing
         if record is None or record.func not in _VIEWS:
             raise error
+        self.explain(asked)
         self.path = self._paths.path
         self._is_standing_in = True  # no op is running, so the ops that create the stand-in arrive in this mode too
         try:
@@ -383,4 +439,4 @@ class _ReshapeMode(TorchFunctionMode):
         except RuntimeError as error:
             if len(self._mode.faults) > num_faults:  # the op itself raised, and no result can replace its own
                 raise
-            return self._mode.go_on_past_reshape(error, list(tensors_in(args)))
+            return self._mode.go_on_past_reshape(error, list(tensors_in(args)), asked_sizes(args, kwargs or {}))

@@ -16,7 +16,7 @@ from cafenet.space.width_space import WidthSpace
 from cafenet.tracing.atoms import Atoms
 from cafenet.tracing.build import build_space
 from cafenet.tracing.cuts import PartChoice
-from cafenet.tracing.freezing import freeze_named, freeze_whole_modules
+from cafenet.tracing.freezing import freeze_named, freeze_whole_modules, tie_multihead_attention
 from cafenet.tracing.own_forwards import expect_own_forwards
 from cafenet.tracing.passes import Pass, watch
 from cafenet.tracing.recording import Rule
@@ -124,6 +124,7 @@ def find_space(
     paths = output_paths(outputs)
     atoms, passes, unused = _watch_with_best_cuts(model, args, kwargs, rules, paths)
     freeze_whole_modules(model, atoms)
+    tie_multihead_attention(model, atoms)
     freeze_named(model, atoms, freeze)
     if verify:
         find_faults(model, atoms, passes)
@@ -149,7 +150,7 @@ def _watch_with_best_cuts(
                 raise
             note_sizes = False  # the code may have tested `type(size) is int`, which is false for an AttributeSize
             continue
-        runs = [each.run for each in passes if each.run.has_attention]
+        runs = [each.run for each in passes if each.run.has_attention or choice.parts]
         cuts = [cut for run in runs for cut in run.cuts]
         if not choice.improve(atoms, cuts, [label for run in runs for label in run.unfit]):
             return atoms, passes, unused

@@ -195,9 +195,9 @@ def _of_activations(run: Run, call: Call, a: Tensor, b: Tensor) -> tuple[DimLabe
     """
     (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
     is_attention = _is_of_attention(a) or _is_of_attention(b) or left is not None or right is not None
+    run.has_attention |= is_attention or batch_a is not None or batch_b is not None
     if not is_attention and (batch_a is None) == (batch_b is None):
         return rows, columns
-    run.has_attention = True
     for label in (rows, left, right, columns):
         run.keep_whole(label, _WHOLE, call)
     setattr(call.out, _ATTENTION, True)
