@@ -107,8 +107,8 @@ def profile_latency(
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 20, 3), torch.nn.Conv2d(20, 2, 3))
         >>> image = torch.zeros(1, 3, 8, 8)
         >>> profile = profile_latency(cafenet.trace(model, image), image, cafenet.LatencyConfig(repeats=3))
-        >>> [(each.group, each.half.channels, each.tenth.channels) for each in profile.groups]
-        [('0', 10, 18)]
+        >>> profile.groups[0].half.channels, profile.groups[0].tenth.channels
+        (10, 18)
     """
     full = space.extract()
     (whole,) = measure_latencies([full], example_inputs, settings)
