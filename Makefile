@@ -8,7 +8,7 @@ BENCHMARKS := $(patsubst benchmarks/%/__main__.py,bench-%,$(sort $(wildcard benc
 .PHONY: demo test lint docs bench $(BENCHMARKS) clean
 
 demo: $(VENV)/.installed
-	$(BIN)/cafenet run demo --output runs/demo
+	$(BIN)/python -m benchmarks.demo
 
 # Two workers with one thread each: more threads than cores make torch slower, not faster.
 test: lint

@@ -76,3 +76,18 @@ def test_the_help_teaches(capsys):
     with pytest.raises(SystemExit):
         main(["slim", "--help"])
     assert "cafenet slim net.py:Net --weights net.pt --data folder:images --budget 50%" in capsys.readouterr().out
+
+
+def test_images_that_are_enlarged_are_told_with_the_flag_that_leaves_them(place, capsys, monkeypatch):
+    monkeypatch.setattr("cafenet.models.published_input_size", lambda name: (3, 8, 8))
+    monkeypatch.setattr("cafenet.pipeline.search.search", lambda *_, **__: [][0])
+    words = ["slim", "./net.py:Net", "--weights", "net.pt", "--data", "npz:data", "--output", "out"]
+    with pytest.raises(IndexError):
+        main(words)
+    said = capsys.readouterr().err
+    assert (
+        "Images of 4x4 are scaled to 8x8, which is 4 times the work; --image-size 4,4 leaves them as they are." in said
+    )
+    with pytest.raises(IndexError):
+        main([*words, "--image-size", "4,4"])
+    assert "scaled" not in capsys.readouterr().err

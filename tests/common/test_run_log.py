@@ -45,8 +45,9 @@ def test_plain_lines_come_now_and_then_with_the_time_that_is_left(capsys, monkey
     journal.close()
     # 10 steps in 40 s leave 70 steps for 280 s; the end is always told
     assert capsys.readouterr().err.splitlines() == [
-        "run: step 30/100, loss 1.0, 280 s left",
-        "run: step 100/100, loss 1.0, 0 s left",
+        "run: goes on after step 20 of 100",
+        "run: step 30/100, loss 1.0, 4.7 min left",
+        "run: step 100/100, loss 1.0",
     ]
 
 

@@ -68,5 +68,5 @@ def test_other_failures_of_the_import_are_not_hidden(tmp_path: Path):
 
 def test_torchvision_that_is_not_installed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(CafeNetError, match=r"pip install 'cafenet\[vision\]'"):
+    with pytest.raises(CafeNetError, match=r"pip install -c constraints.txt '.\[vision\]'"):
         import_torchvision()

@@ -101,7 +101,9 @@ def test_timm_model():
 
 def test_timm_that_is_not_installed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "timm", None)
-    assert error_of("timm:resnet18").endswith("run: pip install 'cafenet[timm]'")
+    assert error_of("timm:resnet18").endswith(
+        "run, in the checkout of CafeNet: pip install -c constraints.txt '.[timm]'"
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import cafenet
 from cafenet.errors import BinError
-from cafenet.space.bins import Bins, GroupBins, flops_sensitive_bins, uniform_bins
+from cafenet.searching.budget import costs_in
+from cafenet.space.bins import Bins, GroupBins, cost_sensitive_bins, flops_sensitive_bins, uniform_bins
+from cafenet.supernet.build import SupernetConfig, build_bins, for_capped_costs
 from tests.helpers.small_training import Gated, Plain, built, traced
 
 
@@ -48,6 +51,32 @@ def test_sizes_follow_the_cost_of_a_channel(beta, one, two):
     assert cut(bins) == {"one": one, "two": two}
     assert bins.search_space_size == one[2] * two[2]
     assert bins.num_bins.tolist() == [one[2], two[2]]
+
+
+def test_bins_follow_parameters_where_these_are_capped():
+    space = traced(built(Plain))
+    full = space.params()
+    saved = [full - space.params({group.name: group.channels - 1}) for group in space.groups]
+    bins = cost_sensitive_bins(space, 2, ("params",))
+    expected = [round(2 * max(saved) / each) for each in saved]
+    assert [group.size for group in bins.groups] == expected
+    both = cost_sensitive_bins(space, 2, ("flops", "params"))
+    finest = np.minimum([group.size for group in bins.groups], [g.size for g in flops_sensitive_bins(space, 2).groups])
+    assert [group.size for group in both.groups] == finest.tolist()
+
+
+def test_a_budget_on_parameters_can_narrow_a_late_group_that_flops_would_leave_whole():
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 64), nn.Linear(64, 10)
+    )
+    space = cafenet.trace(model, torch.zeros(1, 3, 32, 32))
+    late = [group.name for group in space.groups].index("4")
+    assert flops_sensitive_bins(space).num_bins[late] == 1
+    config = for_capped_costs(SupernetConfig(), costs_in("50% params"))
+    assert build_bins(space, config).num_bins[late] > 8
+    assert for_capped_costs(SupernetConfig(), costs_in("50%, 12ms")).bins == "flops_sensitive"
+    assert for_capped_costs(SupernetConfig(), costs_in("50%+1.5M params")).bins == "flops_params_sensitive"
+    assert for_capped_costs(SupernetConfig(bins="uniform"), costs_in("50% params")).bins == "uniform"
 
 
 def test_width_vectors_of_bin_counts_and_back():

@@ -20,7 +20,7 @@ from tests.helpers.small_training import Plain, Residual, assert_same_state, bui
 EXAMPLE = torch.zeros(1, 3, 4, 4)
 needs_onnx = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("onnxruntime", "onnxscript")),
-    reason="onnxruntime and onnxscript are not installed: pip install 'cafenet[onnx]'",
+    reason="onnxruntime and onnxscript are not installed: pip install '.[onnx]'",
 )
 ENDINGS = ["pt", "pt2", pytest.param("onnx", marks=needs_onnx)]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.cli.paths import some_path
+from cafenet.common.extras import install
 from cafenet.errors import StoreError
 
 
@@ -18,8 +19,8 @@ def add_to(commands: Any) -> None:
         "dashboard",
         help="open Optuna's dashboard on a run's scored widths",
         description="Serve Optuna's dashboard on the trials of a run, also while it searches; needs "
-        "`pip install cafenet[dashboard]`. It has no login: whoever reaches the address can read, change and delete "
-        "trials. By default only this machine reaches it; requests of other web sites are refused.",
+        "`pip install '.[dashboard]'` in the checkout. It has no login: whoever reaches the address can read, change "
+        "and delete trials. By default only this machine reaches it; requests of other web sites are refused.",
         epilog="examples:\n  cafenet dashboard runs/demo\n  cafenet dashboard runs/demo --study supernet-fixed",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -79,7 +80,7 @@ def _dashboard(args: argparse.Namespace) -> None:
     try:
         from optuna_dashboard import wsgi
     except ImportError as error:
-        raise StoreError("the dashboard is an extra: pip install 'cafenet[dashboard]'") from error
+        raise StoreError(f"the dashboard is an extra; {install('dashboard')}") from error
     check_port(args.host, args.port)
     storage = open_storage(journal)
     place = next((f"/dashboard/studies/{study._study_id}" for study in storage.get_all_studies()), "/dashboard")

@@ -1,6 +1,7 @@
 """`cafenet slim`: from a trained model, its weights and data to a slim model, without a recipe."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,12 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--effort", choices=("quick", "normal", "thorough"), default="normal", help="(default: normal)")
     parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="examples per step (default: 128)")
+    parser.add_argument(
+        "--image-size",
+        type=_image_size,
+        metavar="H,W",
+        help="scale images to this size (default: what the model was published for, or as they are)",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
     parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
 
@@ -71,7 +78,7 @@ def _slim(args: argparse.Namespace) -> None:
     model = load_model(args.model)
     if args.weights is not None:
         load_weights(model, args.weights)
-    train, validation, test = _loaders(args.model, args.data, args.batch_size)
+    train, validation, test = _loaders(args)
     result = search(
         model,
         train,
@@ -88,17 +95,33 @@ def _slim(args: argparse.Namespace) -> None:
     print(f"The slim model is {args.output / SLIM}, the report {write_report(args.output)}.")
 
 
-def _loaders(name: str, source: str, batch_size: int) -> tuple[Any, Any, Any]:
+def _image_size(text: str) -> tuple[int, int]:
+    """Parse a size such as 32,32."""
+    try:
+        height, width = (int(part) for part in text.split(","))
+    except ValueError:
+        height = width = 0
+    if min(height, width) < 1:
+        raise argparse.ArgumentTypeError(f"must be height and width, as in 32,32, but got {text!r}")
+    return height, width
+
+
+def _loaders(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     """Return loaders of the training, validation and test data, in the size that the model was published for."""
     from cafenet.data import Augmentation, eval_loader, hold_out, load_data, train_loader
+    from cafenet.data.loaders import scaling_note
     from cafenet.models import published_input_size
 
-    sets = load_data(source)
-    size = published_input_size(name)
-    options: dict[str, Any] = {"size": None if size is None else size[1:]}
+    sets = load_data(args.data)
+    published = published_input_size(args.model)
+    size = args.image_size or (None if published is None else published[1:])
+    note = scaling_note(sets.train, size, "--image-size {size} leaves them as they are")
+    if note and not args.quiet:
+        print(note, file=sys.stderr)
+    options: dict[str, Any] = {"size": size}
     train, validation = hold_out(sets.train)
     return (
-        train_loader(train, batch_size, Augmentation(), **options),
+        train_loader(train, args.batch_size, Augmentation(), **options),
         eval_loader(validation, **options),
         eval_loader(sets.test, **options),
     )

@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cafenet.common.extras import install
 from cafenet.common.files import write_text
+from cafenet.common.job_progress import duration, left_in_all
 from cafenet.common.run_files import LOG, gone, read_log
 from cafenet.errors import TrainingError
 
@@ -53,6 +55,8 @@ class Journal:
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             _drop_after(self._path, step)
+        if step and not self._quiet and step < self._total:
+            print(f"{self._title}: goes on after step {step:,} of {self._total:,}", file=sys.stderr, flush=True)
         self._progress = None if self._quiet else _progress_line()
         if self._progress is not None:
             self._progress.start()
@@ -86,16 +90,23 @@ class Journal:
             step: Number of the steps that are done.
             note: Short text beside the progress, for example the loss.
         """
+        left = self._seconds_left(step)
+        whole = left_in_all(left)
         if self._progress is not None:
-            self._progress.update(self._task, completed=step, note=note)
+            self._progress.update(self._task, completed=step, note=f"{note}; {whole}" if whole else note)
             return
         now = time.monotonic()
         if self._quiet or (now - self._last_plain < _PLAIN_EVERY_SECONDS and step < self._total):
             return
         self._last_plain = now
-        rate = (step - self._first_step) / max(now - self._start, 1e-9)
-        eta = (self._total - step) / rate if rate > 0 else float("inf")
-        print(f"{self._title}: step {step}/{self._total}, {note}, {eta:.0f} s left", file=sys.stderr, flush=True)
+        parts = [f"step {step}/{self._total}", note, *([f"{duration(left)} left"] if step < self._total else [])]
+        text = f"{self._title}: {', '.join(parts)}{f'; {whole}' if whole else ''}"
+        print(text, file=sys.stderr, flush=True)
+
+    def _seconds_left(self, step: int) -> float:
+        """Return the seconds to the last step, judging by the steps so far."""
+        rate = (step - self._first_step) / max(time.monotonic() - self._start, 1e-9)
+        return (self._total - step) / rate if rate > 0 else float("inf")
 
     def close(self) -> None:
         """Restores the terminal and closes the TensorBoard file."""
@@ -143,5 +154,5 @@ def _summary_writer(directory: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise TrainingError("tensorboard must be installed, but is not; run: pip install 'cafenet[board]'") from error
+        raise TrainingError(f"tensorboard must be installed, but is not; {install('board')}") from error
     return SummaryWriter(str(directory / "tensorboard"))

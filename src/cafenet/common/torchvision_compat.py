@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from cafenet.common.extras import install
 from cafenet.errors import CafeNetError
 
 if TYPE_CHECKING:  # torch takes long to import, and `import cafenet` reads this file
@@ -42,9 +43,7 @@ def import_torchvision() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise
-        raise CafeNetError(
-            "torchvision must be installed, but it is not; run: pip install 'cafenet[vision]'"
-        ) from error
+        raise CafeNetError(f"torchvision must be installed, but it is not; {install('vision')}") from error
 
 
 def mend_torchvision() -> None:

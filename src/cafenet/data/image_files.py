@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from cafenet.common.extras import install
 from cafenet.common.limits import IMAGE_PIXELS
 from cafenet.data.datasets import ImageData
 from cafenet.errors import DataError
@@ -214,7 +215,5 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ModuleNotFoundError as error:
-        raise DataError(
-            "reading images needs Pillow, which is not installed; run: pip install 'cafenet[vision]'"
-        ) from error
+        raise DataError(f"reading images needs Pillow, which is not installed; {install('vision')}") from error
     return Image

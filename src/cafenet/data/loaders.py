@@ -5,6 +5,7 @@ needed. Images in files, and random resized crops, are prepared one by one in as
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,6 +24,32 @@ from cafenet.errors import DataError
 
 _CROP_RATIO = 0.875  # ImageNet's 224 of 256
 _Example = tuple[int, Tensor | None, Tensor | None]
+
+
+def scaling_note(data: ImageData, size: Sequence[int] | None, remedy: str) -> str:
+    """Say that images are enlarged for a model, which makes everything slower.
+
+    Args:
+        data: The images.
+        size: Height and width of the inputs; None leaves the images as they are.
+        remedy: What the user writes to keep the images as they are, with `{size}` for their size.
+
+    Returns:
+        One sentence, or an empty text if the images are not enlarged.
+
+    Example:
+        >>> from cafenet.data import fashion_mnist
+        >>> from cafenet.data.loaders import scaling_note
+        >>> scaling_note(fashion_mnist().train, (56, 56), "--image-size {size} leaves them")
+        'Images of 28x28 are scaled to 56x56, which is 4 times the work; --image-size 28,28 leaves them.'
+    """
+    own = tuple(data.images[0].shape[-2:])
+    if size is None or len(size) != 2 or math.prod(size) <= math.prod(own):
+        return ""
+    times = math.prod(size) / math.prod(own)
+    words = [f"{height}x{width}" for height, width in (own, size)]
+    keep = remedy.format(size=",".join(map(str, own)))
+    return f"Images of {words[0]} are scaled to {words[1]}, which is {times:.0f} times the work; {keep}."
 
 
 def train_loader(

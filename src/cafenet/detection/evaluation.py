@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cafenet.common.extras import install
 from cafenet.detection.dataset import CocoData
 from cafenet.detection.detectors import Detector
 from cafenet.detection.errors import DetectionError
@@ -157,5 +158,5 @@ def _pycocotools() -> tuple[Any, Any]:
         return import_module("pycocotools.coco"), import_module("pycocotools.cocoeval")
     except ModuleNotFoundError as error:
         raise DetectionError(
-            "average precision needs pycocotools, which is not installed; run: pip install 'cafenet[detection]'"
+            f"average precision needs pycocotools, which is not installed; {install('detection')}"
         ) from error

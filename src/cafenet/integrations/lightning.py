@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cafenet.common.extras import install
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.pipeline.own_loop import Supernet
@@ -21,7 +22,7 @@ from cafenet.pipeline.own_loop import Supernet
 try:
     from lightning.pytorch import LightningModule
 except ImportError as missing:
-    raise TrainingError("lightning must be installed, but is not; run: pip install 'cafenet[lightning]'") from missing
+    raise TrainingError(f"lightning must be installed, but is not; {install('lightning')}") from missing
 
 
 class SupernetModule(LightningModule):

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from cafenet.common.extras import install
 from cafenet.errors import CheckpointError, TrainingError
 from cafenet.modules.batches import LossFunction, pair_of
 from cafenet.supernet.supernet import Supernet
@@ -21,8 +22,7 @@ try:
     from transformers import Trainer, TrainingArguments
 except ImportError as missing:
     raise TrainingError(
-        "transformers and accelerate must be installed, but are not; "
-        "run: pip install 'cafenet[transformers,accelerate]'"
+        f"transformers and accelerate must be installed, but are not; {install('transformers,accelerate')}"
     ) from missing
 
 

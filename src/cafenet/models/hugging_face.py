@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from cafenet.common.extras import install
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.errors import CafeNetError, ModelNameError, first_line
@@ -68,9 +69,7 @@ def _import_transformers(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "transformers":
             raise
-        raise ModelNameError(
-            f"{name} needs transformers, which is not installed; run: pip install 'cafenet[transformers]'"
-        ) from error
+        raise ModelNameError(f"{name} needs transformers, which is not installed; {install('transformers')}") from error
 
 
 def _load_directory(

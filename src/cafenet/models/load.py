@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from cafenet.common.extras import install
 from cafenet.common.options import check_arguments
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.torchvision_compat import import_torchvision
@@ -147,7 +148,7 @@ def _import_timm(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "timm":
             raise
-        raise ModelNameError(f"{name} needs timm, which is not installed; run: pip install 'cafenet[timm]'") from error
+        raise ModelNameError(f"{name} needs timm, which is not installed; {install('timm')}") from error
 
 
 def _unknown(name: str, source: str, target: str, known: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from cafenet.searching.result import FoundWidths
 from cafenet.searching.uniform_widths import uniform_widths
 from cafenet.space.importance import sort_by_importance
 from cafenet.space.width_space import WidthSpace
-from cafenet.supernet.build import build_bins
+from cafenet.supernet.build import SupernetConfig, build_bins
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.training.config import TrainConfig
 
@@ -90,17 +90,35 @@ class Baseline:
     def _begun(self, budget: Budget, found: FoundWidths) -> nn.Module:
         """Return the Uniform model before its training."""
         space, options = self.space, self.job.supernet
-        costs = {"flops": space.flops, "params": space.params}
-        within = Feasible(build_bins(space, options), costs, _of_counts(budget, found))
-        widths = uniform_widths(space, within, min_width=options.min_width, divisor=options.divisor).tolist()
+        within = _of_counts(budget, found)
         if self.start == "scratch":
-            return space.extract(widths, model=initialised(self.model, self.final.seed))
-        if not self.is_trained:
-            return space.extract(widths, model=self.model)
-        slim = space.extract(widths, model=sort_by_importance(space, self.model))
-        size, device = self.job.scoring.calibration_size, next(slim.parameters()).device
-        recalibrate_model(slim, hold_examples(self.job.train, "training data", num_examples=size, device=device))
+            fresh = initialised(self.model, self.final.seed)
+            return uniform_cut(space, fresh, within, options, by_importance=False)
+        slim = uniform_cut(space, self.model, within, options, by_importance=self.is_trained)
+        if self.is_trained:
+            size, device = self.job.scoring.calibration_size, next(slim.parameters()).device
+            recalibrate_model(slim, hold_examples(self.job.train, "training data", num_examples=size, device=device))
         return slim
+
+
+def uniform_cut(
+    space: WidthSpace, model: nn.Module, budget: Budget, options: SupernetConfig, *, by_importance: bool
+) -> nn.Module:
+    """Cut all layers of a model by one factor, to the widest that keep the budget.
+
+    Args:
+        space: The width space of the model.
+        model: A model with the shapes of the traced one; it is not changed.
+        budget: The budget, of FLOPs and parameters.
+        options: Options of the supernet, for smallest widths and divisors.
+        by_importance: Whether the most important channels of each group are kept, or the first ones.
+
+    Returns:
+        The slim model, not trained further.
+    """
+    within = Feasible(build_bins(space, options), {"flops": space.flops, "params": space.params}, budget)
+    widths = uniform_widths(space, within, min_width=options.min_width, divisor=options.divisor).tolist()
+    return space.extract(widths, model=sort_by_importance(space, model) if by_importance else model)
 
 
 def wants_baseline(asked: bool | None, final: TrainConfig | None) -> bool:

@@ -1,9 +1,12 @@
 """How long a search works, and with which rates: the trainings and the number of widths that nobody chose.
 
-What the user gives always holds. Smallest example: a trained model, `epochs=20` and nothing else gives a supernet of 20
-epochs at a rate of 0.05 and a slim model of 10 epochs at 0.02, as docs/peers.md measures.
+What the user gives always holds. Smallest example: a trained model, `epochs=20` and nothing else gives a supernet of
+20 epochs at a rate of 0.05 and a slim model of 10 epochs at 0.02, as docs/peers.md measures. Small data have small
+batches, and as many epochs as some hundred steps need: 400 examples have batches of 32 and 34 epochs with the normal
+effort.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -29,6 +32,10 @@ Start: TypeAlias = Literal["supernet", "scratch"]
 
 _LENGTHS: dict[str, tuple[float, int]] = {"quick": (3, 100), "normal": (10, 300), "thorough": (40, 600)}
 """Epochs of the supernet, and number of widths."""
+_FEWEST_STEPS = {"quick": 100, "normal": 400, "thorough": 1600}
+"""Steps that a supernet has at least, however small the data are."""
+_STEPS_PER_EPOCH, _BATCH_SIZES = 50, (256, 128, 64, 32)
+"""Steps that an epoch should have, and batch sizes of which the largest that gives so many is taken, else the last."""
 _SLIM_SHARE = 0.5
 """Epochs of the slim model, as a share of the supernet's."""
 _LAYER_NORMS = ("LayerNorm", "RMSNorm", "LayerNorm2d")
@@ -59,6 +66,10 @@ class Given:
     """Seed of the search."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     """Optimiser of a training from fresh weights that is not given."""
+    num_examples: int | None = None
+    """Number of training examples; None if it is not known."""
+    batch_size: int | None = None
+    """Batch size of the user's loader; None if the data are no loader."""
 
     def check(self) -> None:
         """Refuse what contradicts itself.
@@ -93,8 +104,18 @@ class Given:
 
     def _default(self, is_trained: bool) -> TrainConfig:
         """Return the supernet's training if none is given."""
-        epochs = plain_numbers(self.epochs) or _LENGTHS[self.effort][0]
-        return _slower(TrainConfig(epochs=epochs, optimizer=self.optimizer), _GENTLE if is_trained else 1.0)
+        batch_size = self.batch_size or _batch_size(self.num_examples)
+        config = TrainConfig(epochs=self._epochs(batch_size), batch_size=batch_size, optimizer=self.optimizer)
+        return _slower(config, _GENTLE if is_trained else 1.0)
+
+    def _epochs(self, batch_size: int) -> float:
+        """Return the supernet's epochs: as given, or as the effort says, but more where the data are small."""
+        if self.epochs is not None:
+            epochs: float = plain_numbers(self.epochs)
+            return epochs
+        usual, _ = _LENGTHS[self.effort]
+        steps_per_epoch = (self.num_examples or 0) // batch_size
+        return max(usual, math.ceil(_FEWEST_STEPS[self.effort] / steps_per_epoch)) if steps_per_epoch else usual
 
     def _slim(self, supernet: TrainConfig, is_trained: bool) -> TrainConfig | None:
         """Return the slim model's training: as given, or a shorter and gentler one of the supernet's kind."""
@@ -128,6 +149,12 @@ def optimizer_for(model: nn.Module) -> OptimizerConfig:
     if norms and not has_statistics(model):
         return OptimizerConfig("AdamW", lr=5e-4, weight_decay=0.01)
     return OptimizerConfig()
+
+
+def _batch_size(num_examples: int | None) -> int:
+    """Return a batch size that gives small data enough steps: 64 for 4,000 examples, 256 from 12,800 on."""
+    fitting = [size for size in _BATCH_SIZES if num_examples is None or num_examples >= _STEPS_PER_EPOCH * size]
+    return min(max(fitting, default=_BATCH_SIZES[-1]), num_examples or _BATCH_SIZES[0])
 
 
 def _slower(config: TrainConfig, factor: float) -> TrainConfig:

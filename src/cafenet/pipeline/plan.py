@@ -1,7 +1,8 @@
 """The plan of a search before the work: what is trained and scored, about how long that takes, what is written where.
 
-The time comes from a few steps of the first supernet and a few batches of scoring on this machine. It is a guide: later
-stages are narrower and faster, and other work on the machine counts.
+The time comes from a few steps on this machine: of the first supernet, and of a Uniform model within the budget, which
+is as large as the widths that are scored and the model that is handed back. It is a guide: other work on the machine
+counts. While the work goes on, its progress corrects the plan.
 """
 
 import time
@@ -12,8 +13,10 @@ from typing import Any
 
 from torch import nn
 
+from cafenet.common.job_progress import duration
 from cafenet.common.run_files import SEARCH
 from cafenet.modules.batch_norm import has_statistics
+from cafenet.pipeline.baseline import uniform_cut
 from cafenet.pipeline.stages import Job, Stage, StagesConfig, band_about, plan_jobs, plan_stages
 from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.model_score import output_of
@@ -21,7 +24,9 @@ from cafenet.searching.budget import Budget
 from cafenet.searching.feasible import Feasible
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet
-from cafenet.supernet.train import train_supernet
+from cafenet.supernet.sampling import SamplingConfig
+from cafenet.supernet.train import of_one_width, train_supernet
+from cafenet.tracing.tracer import find_space
 from cafenet.training.batch_feed import Feed
 from cafenet.training.config import TrainConfig
 
@@ -70,6 +75,7 @@ class SearchPlan:
 
 def plan_search(
     model: nn.Module,
+    example_inputs: Any,
     space: WidthSpace,
     job: Job,
     budget: Budget,
@@ -82,6 +88,7 @@ def plan_search(
 
     Args:
         model: The original model; it is not changed.
+        example_inputs: Inputs that the model was traced with.
         space: The width space of the model.
         job: The data and options of the search.
         budget: The budget of the search.
@@ -97,13 +104,15 @@ def plan_search(
     full: dict[str, float] = {cap.cost: _full_cost(space, cap.cost, cap.limit) for cap in budget.caps}
     jobs = plan_jobs(job, stages)
     step = None if is_begun else _seconds_per_step(model, space, budget, jobs[0])
-    example = None if is_begun else _seconds_per_example(model, job)
+    slim = model if is_begun else _about_as_slim(model, space, budget, job)
+    example = None if is_begun else _seconds_per_example(slim, job)
     parts = []
     for stage, own in zip(plan_stages(budget, full, job.supernet.beta, stages), jobs, strict=True):
         parts += _stage_parts(space, stage, own, step, example)
+    slim_step = None if is_begun or final is None else _seconds_per_slim_step(slim, example_inputs, job, final)
     for config, name in ((final, "slim model"), (uniform, "Uniform model for comparison")):
         if config is not None:
-            parts.append(_training(f"train the {name}", config, job, step))
+            parts.append(_training(f"train the {name}", config, job, slim_step))
     return SearchPlan(budget.text, tuple(parts), place, is_begun)
 
 
@@ -122,7 +131,7 @@ def _stage_parts(
         build_bins(space, job.supernet), {"flops": space.flops, "params": space.params}, Budget("", caps)
     )
     num_widths = job.algorithm.num_widths(feasible)
-    size = min(_length(job.validation) or job.scoring.max_examples, job.scoring.max_examples)
+    size = min(length_of(job.validation) or job.scoring.max_examples, job.scoring.max_examples)
     if has_statistics(space.model):
         size += job.scoring.calibration_size
     seconds = None if example is None else num_widths * size * example
@@ -157,8 +166,30 @@ def _seconds_per_step(model: nn.Module, space: WidthSpace, budget: Budget, job: 
     return max(_timed(steps(1 + _FEW_STEPS)) - _timed(steps(1)), 0.0) / _FEW_STEPS
 
 
+def _about_as_slim(model: nn.Module, space: WidthSpace, budget: Budget, job: Job) -> nn.Module:
+    """Return a Uniform model within the budget, or the model itself if only a latency is capped."""
+    caps = tuple(cap for cap in budget.caps if cap.cost != "latency_ms")
+    if not caps:
+        return model
+    return uniform_cut(space, model, Budget(budget.text, caps), job.supernet, by_importance=False)
+
+
+def _seconds_per_slim_step(slim: nn.Module, example_inputs: Any, job: Job, config: TrainConfig) -> float:
+    """Time a few steps of a slim model's training."""
+    space = find_space(slim, example_inputs, verify=False)
+
+    def steps(number: int) -> Callable[[], Any]:
+        whole = of_one_width(slim, space)
+        return lambda: train_supernet(
+            whole, job.train, config, sampling=SamplingConfig(), loss=job.loss, quiet=True, max_steps=number
+        )
+
+    _timed(steps(1))
+    return max(_timed(steps(1 + _FEW_STEPS)) - _timed(steps(1)), 0.0) / _FEW_STEPS
+
+
 def _seconds_per_example(model: nn.Module, job: Job) -> float:
-    """Time the full model on a batch as widths are scored."""
+    """Time a model on a batch as widths are scored."""
     held = hold_examples(job.validation, "validation data", num_examples=job.scoring.batch_size)
 
     def run() -> Any:
@@ -175,22 +206,17 @@ def _timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _length(data: Any) -> int | None:
-    """Return the number of examples, where it is known."""
-    examples = getattr(data, "dataset", data)
-    return len(examples) if isinstance(examples, Sized) else None
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words: 90 is "1.5 min".
+def length_of(data: Any) -> int | None:
+    """Return the number of examples of a data set, a loader or a list of batches, where it is known at once.
 
     Args:
-        seconds: The time.
+        data: The data.
 
     Returns:
-        The text.
+        The number, or None.
     """
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{max(seconds, 1.0):.0f} s"
+    examples = getattr(data, "dataset", data)
+    try:
+        return len(examples) if isinstance(examples, Sized) else None
+    except TypeError:  # a data set without a length
+        return None

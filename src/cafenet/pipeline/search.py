@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.directories import usable_directory
+from cafenet.common.job_progress import next_part, whole_job
 from cafenet.common.options import NotNegative, Positive, Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_files import SEARCH, budget_place
@@ -25,7 +26,7 @@ from cafenet.pipeline.gain import Gain, measure_gain
 from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.paper import paper_options
-from cafenet.pipeline.plan import plan_search
+from cafenet.pipeline.plan import length_of, plan_search
 from cafenet.pipeline.result import SearchResult, SearchResults
 from cafenet.pipeline.stages import (
     Job,
@@ -42,9 +43,10 @@ from cafenet.pipeline.trained_model import Verdict, judge
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric
 from cafenet.scoring.recalibration import recalibrate_model
-from cafenet.searching.budget import Budget, expect_different, parse_budget
+from cafenet.searching.budget import Budget, costs_in, expect_different, parse_budget
 from cafenet.searching.latency.measure import check_runtime, measure_latency
 from cafenet.space.width_space import WidthSpace
+from cafenet.supernet.build import for_capped_costs
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.supernet.train import TrainConfig, check_training, share_full_network
 from cafenet.tracing.tracer import trace
@@ -167,7 +169,7 @@ def search(
             network is not trained again, and rates are gentler. What `train`, `finetune` and `options` say always
             holds.
         effort: Lengths of what is not given: "quick" (3 epochs of the supernet, 100 widths), "normal" (10 and 300) or
-            "thorough" (40 and 600).
+            "thorough" (40 and 600). Small data have more epochs, so that the supernet has 100, 400 or 1,600 steps.
         test_data: Data that nothing is chosen on. The finished models are scored on them, too.
         baseline: Whether a Uniform model, with one factor on all channels, is trained like the slim model, to compare
             with. None trains it wherever the slim model is trained.
@@ -217,9 +219,21 @@ def search(
     expect_parameters(model)
     if options == "paper":
         start, trained, model = "scratch", False, initialised(model, int(seed))
-    given = Given(epochs, finetune_epochs, train, finetune, effort, start, int(seed), optimizer_for(model))
+    given = Given(
+        epochs,
+        finetune_epochs,
+        train,
+        finetune,
+        effort,
+        start,
+        int(seed),
+        optimizer_for(model),
+        length_of(train_data),
+        getattr(train_data, "batch_size", None),
+    )
     given.check()
     chosen: SearchOptions = paper_options() if options == "paper" else plain_numbers(options) or SearchOptions()
+    costs = costs_in(",".join(map(str, _texts(budget))))
     directory = None if directory is None else usable_directory(directory, TrainingError)
     device = next(model.parameters()).device
     if example_inputs is None:
@@ -233,7 +247,7 @@ def search(
         validation=list(val_data) if isinstance(val_data, Iterator) else val_data,  # every stage reads them
         loss=loss,
         metric=metric,
-        supernet=supernet_of(chosen, is_trained=False),
+        supernet=for_capped_costs(supernet_of(chosen, is_trained=False), costs),
         training=training,
         sampling=sampling_of(chosen, is_trained=False),
         algorithm=algorithm_of(chosen, effort),
@@ -257,14 +271,13 @@ def search(
         whole.check(asked)
         whole = whole.for_verdict(judge(model, job, place, trained), given, chosen)
         expect_same_model(model, place, is_trained=whole.verdict.is_trained)
-        if not quiet:
-            whole.announce(asked, is_kept=directory is not None)
         results = []
-        for number, each in enumerate(asked):
-            for other in asked[:number]:
-                if other.stages == each.stages:  # then their full networks are the same
-                    share_full_network(first_place(other.place), first_place(each.place))
-            results.append(whole.search(each, is_kept=directory is not None))
+        with whole_job([] if quiet else whole.announce(asked, is_kept=directory is not None)):
+            for number, each in enumerate(asked):
+                for other in asked[:number]:
+                    if other.stages == each.stages:  # then their full networks are the same
+                        share_full_network(first_place(other.place), first_place(each.place))
+                results.append(whole.search(each, is_kept=directory is not None))
     return SearchResults(results) if is_several else results[0]
 
 
@@ -307,16 +320,19 @@ class _Whole:
         """Return the same with the defaults for a model that is trained, or for one that is not."""
         training, final = given.trainings(verdict.is_trained)
         supernet, sampling = supernet_of(options, verdict.is_trained), sampling_of(options, verdict.is_trained)
+        supernet = replace(supernet, bins=self.job.supernet.bins)  # as the budgets need them
         job = replace(self.job, training=training, supernet=supernet, sampling=sampling)
         return replace(self, job=job, final=final, verdict=verdict)
 
-    def announce(self, asked: Sequence[_Asked], *, is_kept: bool) -> None:
-        """Say what the model is, what will be done, and how long that takes."""
-        print(self.verdict.sentence, file=sys.stderr)
+    def announce(self, asked: Sequence[_Asked], *, is_kept: bool) -> list[float | None]:
+        """Say what the model is, what will be done and how long that takes, and return the seconds of each part."""
+        print(self.verdict.sentence, file=sys.stderr, flush=True)
+        seconds: list[float | None] = []
         for each in asked:
             training = None if self.uniform is None else self.uniform.training
             plan = plan_search(
                 self.model,
+                self.example_inputs,
                 self.space,
                 self.job,
                 each.budget,
@@ -326,6 +342,8 @@ class _Whole:
                 each.place if is_kept else None,
             )
             print(plan, file=sys.stderr, flush=True)
+            seconds += [part.seconds for part in plan.parts]
+        return seconds
 
     @property
     def uniform(self) -> Baseline | None:
@@ -389,7 +407,8 @@ class _Whole:
         """Compare the slim model with the original and with Uniform."""
         models, uniform, words = {"before": self.model, "after": slim}, self.uniform, ""
         if uniform is not None:
-            models["Uniform"] = uniform.trained(budget, found.result, place)
+            with next_part():
+                models["Uniform"] = uniform.trained(budget, found.result, place)
             words = uniform.words
         return measure_gain(
             models,
@@ -415,6 +434,14 @@ class _Whole:
         is_fresh = self.start == "scratch"
         begins_with = {"channels": channels} | ({} if is_fresh else {"stage": found.place.name})
         kept = place_for(place, "scratch" if is_fresh else "finetune", begins_with)
-        return train_model(
-            slim, self.example_inputs, job.train, self.final, loss=job.loss, directory=kept, quiet=job.quiet
-        )
+        with next_part():
+            return train_model(
+                slim,
+                self.example_inputs,
+                job.train,
+                self.final,
+                loss=job.loss,
+                directory=kept,
+                quiet=job.quiet,
+                title="slim model",
+            )

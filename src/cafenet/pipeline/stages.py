@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.files import write_json
+from cafenet.common.job_progress import next_part
 from cafenet.common.options import Positive, Range, check_options
 from cafenet.common.run_files import JOURNAL, LATENCIES, LATENCY, START, read_if_there, result_name
 from cafenet.errors import BudgetError, TraceError
@@ -447,7 +448,8 @@ def run_supernet(
     Returns:
         The trained supernet, and the widths found in the order of the budgets.
     """
-    supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
+    with next_part():
+        supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
     return supernet, search_trained(supernet, budgets, job, directory)
 
 
@@ -466,13 +468,18 @@ def search_trained(supernet: Supernet, budgets: Sequence[Budget], job: Job, dire
     files = {budget.text: directory / result_name(job.algorithm.name, budget.text) for budget in budgets}
     asked = _asked(job, supernet)
     missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
-    if missing:
-        scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
-        search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / LATENCY)
-        found = search.run(missing, directory / JOURNAL, quiet=job.quiet)
-        for budget, result in zip(missing, found, strict=True):
-            write_result(result, files[budget.text], asked)
+    with next_part():
+        found = _searched(supernet, missing, job, directory) if missing else []
+    for budget, result in zip(missing, found, strict=True):
+        write_result(result, files[budget.text], asked)
     return [read_result(files[budget.text]) for budget in budgets]
+
+
+def _searched(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory: Path) -> list[FoundWidths]:
+    """Search a trained supernet for budgets."""
+    scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
+    search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / LATENCY)
+    return search.run(budgets, directory / JOURNAL, quiet=job.quiet)
 
 
 def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
@@ -525,7 +532,7 @@ def train_stage(
         loss=job.loss,
         directory=directory,
         quiet=job.quiet,
-        title=directory.name,
+        title=f"supernet of {directory.name}",
     )
     return supernet
 

@@ -6,7 +6,7 @@ their own.
 
 from collections.abc import Callable, Sequence
 
-from cafenet.pipeline.plan import duration
+from cafenet.common.job_progress import duration
 from cafenet.report.comparison import Comparison, Line, sentences, shown_keys, spread, total_seconds
 from cafenet.report.figure_html import figure_part
 from cafenet.report.html import cards, document, masthead, text

@@ -1,6 +1,6 @@
 """Figures that few readers need: the bins of the groups, the time of the steps, single attributes."""
 
-from cafenet.pipeline.plan import duration
+from cafenet.common.job_progress import duration
 from cafenet.report.bars import Bar, Bars
 from cafenet.report.kinds import ORIGINAL, OWN, is_own
 from cafenet.report.plot import Figure

@@ -1,6 +1,7 @@
 """Algorithm 1 of the paper from start to end, in steps that can each be stopped and continued."""
 
 import logging
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -50,10 +51,12 @@ def run_recipe(
     """
     workload = Workload(recipe, directory, quiet=quiet)
     workload.check()
+    if workload.scaling_note and not quiet:
+        print(workload.scaling_note, file=sys.stderr)
     place = RunDirectory(directory, recipe, command)
     place.check_data(workload.data_digests["train"])
     workload.keep_latencies()
-    bins = build_bins(workload.space, recipe.supernet)
+    bins = build_bins(workload.space, workload.recipe.supernet)
     attributes = workload.test.classes if workload.test.is_multi_label else None
     write_json(directory / SPACE.name, describe_space(workload.space, bins, attributes))
     _say_what(workload)

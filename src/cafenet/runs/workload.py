@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from cafenet.common.limits import check_input_size
 from cafenet.common.run_files import LATENCY
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
+from cafenet.data.loaders import scaling_note
 from cafenet.errors import DataError, RecipeError, first_line
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default
@@ -22,13 +23,13 @@ from cafenet.pipeline.stages import Job
 from cafenet.runs.identity import digest_of_data
 from cafenet.runs.recipe import Recipe
 from cafenet.searching.algorithms.base import METHODS, Algorithm
-from cafenet.searching.budget import Budget, parse_budgets
+from cafenet.searching.budget import Budget, costs_in, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
 from cafenet.searching.latency.measure import check_runtime
 from cafenet.searching.width_search import SearchConfig
 from cafenet.space.width_space import WidthSpace
-from cafenet.supernet.build import build_bins, build_supernet
+from cafenet.supernet.build import build_bins, build_supernet, for_capped_costs
 from cafenet.supernet.train import check_training
 from cafenet.tracing.tracer import find_space, trace
 from cafenet.training.losses import check_target
@@ -46,7 +47,8 @@ class Workload:
             directory: The run directory; latencies that were measured there before are used again.
             quiet: If True, no progress is shown.
         """
-        self.recipe, self.quiet = recipe, quiet
+        supernet = for_capped_costs(recipe.supernet, costs_in(recipe.budget))
+        self.recipe, self.quiet = replace(recipe, supernet=supernet), quiet
         self._latency_file = None if directory is None else directory / LATENCY
         self._spaces: dict[tuple[tuple[str, int], ...], WidthSpace] = {}
 
@@ -287,6 +289,12 @@ class Workload:
     def validation(self) -> ImageData:
         """The examples that widths are scored on."""
         return self._halves[1]
+
+    @property
+    def scaling_note(self) -> str:
+        """What the user should know about images that are enlarged, or an empty text."""
+        channels, *size = self.input_size
+        return scaling_note(self.train, size, f"--model.input_size '[{channels},{{size}}]' leaves them as they are")
 
     def loader(self, data: ImageData, *, augmented_batch: int | None = None) -> DataLoader[Any]:
         """Make a loader of a part of the data.

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from cafenet.common.extras import install
 from cafenet.errors import DeploymentError
 
 Inputs: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
@@ -83,5 +84,5 @@ def needed(module: str, extra: str, what: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise DeploymentError(
-            f"{what} needs {error.name or module}, which is not installed; run: pip install 'cafenet[{extra}]'"
+            f"{what} needs {error.name or module}, which is not installed; {install(extra)}"
         ) from error

@@ -117,6 +117,25 @@ def parse_budgets(text: str, space: WidthSpace, *, full_latency_ms: Callable[[],
     return budgets
 
 
+def costs_in(text: str) -> set[CostName]:
+    """Find the costs that budgets cap, without a model.
+
+    Args:
+        text: One or several budgets, as `parse_budgets` reads them.
+
+    Returns:
+        The costs; parts that are no budget have none.
+
+    Example:
+        >>> from cafenet.searching.budget import costs_in
+        >>> sorted(costs_in("50%+1.5M params, 12ms"))
+        ['flops', 'latency_ms', 'params']
+    """
+    found = [_PART.fullmatch(part.strip().lower()) for part in re.split(r"[+,]", text)]
+    costs = [_cost(match) for match in found if match is not None]
+    return {cost for cost in costs if cost is not None}
+
+
 def expect_different(budgets: Sequence[Budget]) -> None:
     """Check that no two budgets mean the same caps.
 

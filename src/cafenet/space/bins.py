@@ -6,7 +6,9 @@ that includes the first has the same number of channels.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -157,15 +159,63 @@ def flops_sensitive_bins(space: WidthSpace, beta: float = 1.0, *, min_width: int
         >>> [(bins.first, bins.size) for bins in flops_sensitive_bins(space, beta=2).groups]
         [(2, 2), (2, 2)]
     """
+    return cost_sensitive_bins(space, beta, ("flops",), min_width=min_width, divisor=divisor)
+
+
+def cost_sensitive_bins(
+    space: WidthSpace,
+    beta: float = 1.0,
+    costs: Sequence[Literal["flops", "params"]] = ("flops",),
+    *,
+    min_width: int | float = 1,
+    divisor: int = 1,
+) -> Bins:
+    """Cuts every group into bins of about the same cost, as `flops_sensitive_bins` does for FLOPs.
+
+    With several costs, a channel counts by the one that it has the larger share of, beside the most expensive channel:
+    a channel with all of the FLOPs of that one and a tenth of its parameters is as expensive as it.
+
+    Args:
+        space: The width space.
+        beta: Number of channels per bin in the most expensive group. It must be positive, and may be a fraction.
+        costs: The costs that count: "flops", "params" or both.
+        min_width: Smallest width, as a number of channels (int) or as a share of the group (float).
+        divisor: Number of which all bin sizes are multiples.
+
+    Returns:
+        The bins of every group.
+
+    Raises:
+        BinError: If `space` is not a width space, or if `beta`, `min_width` or `divisor` is out of range.
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> import cafenet
+        >>> from cafenet.space.bins import cost_sensitive_bins
+        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, stride=2), nn.Conv2d(8, 8, 3))
+        >>> space = cafenet.trace(model, torch.zeros(1, 3, 16, 16))
+        >>> [bins.size for bins in cost_sensitive_bins(space, 1, ("flops",)).groups]
+        [1, 2]
+        >>> [bins.size for bins in cost_sensitive_bins(space, 1, ("params",)).groups]
+        [1, 1]
+    """
     check_arguments(BinError, space=(space, TracedSpace), beta=(beta, Positive))
     _check_options(min_width, divisor)
-    largest = max(group.sensitivity for group in space.groups)
+    relative = np.max([each / max(each.max(), 1e-9) for each in (_per_channel(space, cost) for cost in costs)], axis=0)
     return Bins(
         tuple(
-            _group_bins(group, beta * largest / max(group.sensitivity, 1e-9), min_width, divisor)
-            for group in space.groups
+            _group_bins(group, beta / max(share, 1e-12), min_width, divisor)
+            for group, share in zip(space.groups, relative.tolist(), strict=True)
         )
     )
+
+
+def _per_channel(space: WidthSpace, cost: str) -> npt.NDArray[np.float64]:
+    """Computes what one channel of each group costs at full width."""
+    if cost == "flops":
+        return np.array([group.sensitivity for group in space.groups])
+    return space.params_cost.gradient() / [group.divisor for group in space.groups]
 
 
 def uniform_bins(space: WidthSpace, num_groups: int, *, min_width: int | float = 1, divisor: int = 1) -> Bins:

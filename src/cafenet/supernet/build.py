@@ -1,18 +1,25 @@
 """The options of a supernet, and the construction of a supernet from them."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import nn
 
 from cafenet.common.options import Count, Positive, PositiveInt, PositiveShare, check_options
 from cafenet.errors import BinError
-from cafenet.space.bins import Bins, flops_sensitive_bins, uniform_bins
+from cafenet.space.bins import Bins, cost_sensitive_bins, uniform_bins
 from cafenet.space.importance import importance_order, in_order
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Exact, Race
 from cafenet.supernet.sharing import Bilateral, LocallyFree, Sharing
 from cafenet.supernet.supernet import Supernet
+
+_COSTS: dict[str, tuple[Literal["flops", "params"], ...]] = {
+    "params_sensitive": ("params",),
+    "flops_params_sensitive": ("flops", "params"),
+}
+"""Costs that bins follow; those of all others follow FLOPs."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +29,7 @@ class SupernetConfig:
     Example:
         >>> import cafenet
         >>> cafenet.SupernetConfig(r=1, min_width=0.25).bins
-        'flops_sensitive'
+        'budget'
     """
 
     sharing: Literal["locally_free", "bilateral"] = "locally_free"
@@ -34,9 +41,10 @@ class SupernetConfig:
     """If True, offsets are drawn for each group separately instead of once for all groups."""
     max_candidates: PositiveInt = 16
     """Number of candidates that are drawn with `per_group`."""
-    bins: Literal["flops_sensitive", "uniform"] = "flops_sensitive"
-    """Division of groups into bins: "flops_sensitive" makes bins of about equal cost, "uniform" an equal number per
-    group."""
+    bins: Literal["budget", "flops_sensitive", "params_sensitive", "flops_params_sensitive", "uniform"] = "budget"
+    """Division of groups into bins: "flops_sensitive" makes bins of about equal FLOPs, "params_sensitive" of about
+    equal parameters, "flops_params_sensitive" of both; "budget" is the one of these whose costs the budgets cap, where
+    latency counts as FLOPs; "uniform" makes an equal number per group."""
     beta: Positive = 1.0
     """Number of channels in a bin of the group whose channels cost most; larger means fewer, coarser bins."""
     num_bins: PositiveInt = 10
@@ -74,7 +82,28 @@ def build_bins(space: WidthSpace, config: SupernetConfig, beta: float | None = N
     options = {"min_width": config.min_width, "divisor": config.divisor}
     if config.bins == "uniform":
         return uniform_bins(space, config.num_bins, **options)  # type: ignore[arg-type]
-    return flops_sensitive_bins(space, config.beta if beta is None else beta, **options)  # type: ignore[arg-type]
+    costs = _COSTS.get(config.bins, ("flops",))
+    return cost_sensitive_bins(space, config.beta if beta is None else beta, costs, **options)  # type: ignore[arg-type]
+
+
+def for_capped_costs(config: SupernetConfig, costs: Collection[str]) -> SupernetConfig:
+    """Return the options with bins that follow the costs that budgets cap, if nothing else is chosen.
+
+    Groups with many parameters and few FLOPs have one bin where bins follow FLOPs, so that a budget on parameters could
+    not narrow them.
+
+    Args:
+        config: Options of the supernet.
+        costs: The capped costs: "flops", "params" and "latency_ms".
+
+    Returns:
+        The options, whose `bins` are not "budget".
+    """
+    if config.bins != "budget":
+        return config
+    if "params" not in costs:
+        return replace(config, bins="flops_sensitive")
+    return replace(config, bins="params_sensitive" if set(costs) == {"params"} else "flops_params_sensitive")
 
 
 def build_supernet(

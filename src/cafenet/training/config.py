@@ -55,7 +55,8 @@ class TrainConfig:
     seed: Seed = 0
     """Seed of all random numbers."""
     checkpoint_every: PositiveInt = 200
-    """Number of steps between checkpoints. One more is written at the end, on Ctrl-C and on SIGTERM."""
+    """Number of steps between checkpoints. One more is written after every minute, at the end, on Ctrl-C and on
+    SIGTERM."""
     log_every: PositiveInt = 10
     """Number of steps between lines of the log."""
 

@@ -24,6 +24,9 @@ from cafenet.training.process_group import Processes
 WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
 """Options that a resumed run may change, because they do not affect what is learned."""
 
+_CHECKPOINT_SECONDS = 60.0
+"""Seconds after which a checkpoint is written, whatever the number of steps."""
+
 
 @dataclass(frozen=True)
 class TrainResult:
@@ -56,6 +59,7 @@ class SteppedTraining(ABC):
         """Path of the checkpoint."""
         self._checkpoint_every = checkpoint_every
         self._begins_with: dict[str, Any] = {}
+        self._saved_at = time.monotonic()
 
     @abstractmethod
     def _train_step(self, batches: list[Any]) -> Any:
@@ -124,6 +128,7 @@ class SteppedTraining(ABC):
     def _run_steps(self, journal: Journal, max_steps: int | None) -> TrainResult:
         """Trains to the end, or to `max_steps`; Ctrl-C and SIGTERM save a checkpoint first."""
         last = self.total_steps if max_steps is None else min(max_steps, self.total_steps)
+        self._saved_at = time.monotonic()
         journal.start(self.step)
         try:
             with graceful_stop() as stopped:
@@ -160,10 +165,16 @@ class SteppedTraining(ABC):
                 if self.team.any(bool(stopped)) and not stopped:
                     stopped.append("another process")
                 is_last = self.step >= last or bool(stopped)
-                if is_last or self.step % self._checkpoint_every == 0:
+                if is_last or self._is_due():
                     self._save()
+                    self._saved_at = time.monotonic()
                 if is_last:
                     return
+
+    def _is_due(self) -> bool:
+        """Return whether a checkpoint is due: by its steps, or by the time, as steps may be slow."""
+        is_late = time.monotonic() - self._saved_at > _CHECKPOINT_SECONDS
+        return self.team.any(is_late) or self.step % self._checkpoint_every == 0
 
 
 def _on_cpu(leaf: Any) -> Any:

@@ -1,0 +1,130 @@
+"""`make demo`: a trained network at a quarter of its FLOPs, beside the baselines that a sceptic asks for.
+
+    python -m benchmarks.demo                  # a directory runs/demo with the report; a second start continues
+    python -m benchmarks.demo --readme         # writes the results and the README's table, too
+
+The rule, written down before the first run:
+
+- the network: 3x3 convolutions of 16, 32, 32, 64 and 64 channels, doubled wherever the image is halved, as people
+  choose widths by hand; trained here for 10 epochs on 5,400 of the 6,000 embedded images of Fashion-MNIST;
+- one call `cafenet.search(model, train, val, "25%", test_data=test)` with the defaults; `val` are the other 600 images;
+- the final training is done with three seeds, for CafeNet's widths and for both baselines:
+  Uniform (one factor on the channels of all layers, the most important channels) with the same fine-tuning, and Uniform
+  fine-tuned for as many epochs as CafeNet's supernet and fine-tuning had together, at the supernet's higher rate;
+- figures are accuracies on the 2,000 test images, which choose nothing, and CafeNet minus each baseline, paired by
+  seed, with 95% intervals. There is one supernet and one search: the intervals are about the final training alone.
+"""
+
+import argparse
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from torch import nn
+
+import cafenet
+from benchmarks.common.intervals import cell_of
+from benchmarks.common.places import ROOT, kept_results
+from benchmarks.common.results_file import Results
+from cafenet.common.statistics import compare_paired
+from cafenet.data import Augmentation, eval_loader, fashion_mnist, hold_out, train_loader
+from cafenet.models.plain_cnn import plain_cnn
+from cafenet.pipeline.baseline import uniform_cut
+from cafenet.pipeline.lengths import Given
+from cafenet.searching.budget import parse_budget
+from cafenet.supernet.build import SupernetConfig
+
+CHANNELS, BUDGET, EPOCHS, SEEDS = (16, 32, 32, 64, 64), "25%", 10, (0, 1, 2)
+BEFORE, SHORT, LONG, OURS = "Original", "Uniform, same fine-tuning", "Uniform, as many epochs in all", "CafeNet"
+README, PART = ROOT / "README.md", "fashion"
+EXAMPLE = torch.zeros(1, 1, 28, 28)
+
+
+def main() -> None:
+    """Do the demo, print its table and, on request, keep it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=ROOT / "runs" / "demo")
+    parser.add_argument("--readme", action="store_true", help="write results.json and the table of the README")
+    options = parser.parse_args()
+    start, cpu = time.perf_counter(), time.process_time()
+    rows = demo(options.output)
+    seconds = {"seconds": round(time.perf_counter() - start), "cpu_seconds": round(time.process_time() - cpu)}
+    print(f"\n{table(rows)}\n\n{seconds['seconds']} s, of which {seconds['cpu_seconds']} s on the CPU")
+    if options.readme:
+        keep(rows, seconds)
+
+
+def demo(place: Path) -> dict[str, dict[str, Any]]:
+    """Return FLOPs, parameters and test accuracies of every model. What `place` holds is not done again."""
+    sets = fashion_mnist()
+    part, held = hold_out(sets.train)
+    train, val, test = train_loader(part, 64, Augmentation(padding=2, flip=True)), eval_loader(held), sets.test
+    test = eval_loader(test)
+
+    torch.manual_seed(0)
+    config = cafenet.TrainConfig(epochs=EPOCHS)
+    model = cafenet.train_model(
+        plain_cnn(channels=CHANNELS), EXAMPLE, train, config, directory=place / "original", title="the model to shrink"
+    )
+    searched = {"budget": BUDGET, "test_data": test, "directory": place / "search"}
+    result = cafenet.search(model, train, val, **searched)
+    print(f"\n{result}\nThe report is {result.report()}\n")
+
+    begun = cafenet.search(model, train, val, **searched, finetune=False, quiet=True).model
+    space = cafenet.trace(model, EXAMPLE)
+    uniform = uniform_cut(space, model, parse_budget(BUDGET, space), SupernetConfig(), by_importance=True)
+    supernet, final = Given(None, None, None, None, "normal", "supernet", 0).trainings(is_trained=True)
+    assert final is not None
+    longer = replace(supernet, epochs=supernet.epochs + final.epochs)
+    rows = {BEFORE: _row([model], test)}
+    for name, slim, training in ((SHORT, uniform, final), (LONG, uniform, longer), (OURS, begun, final)):
+        rows[name] = _row([_tuned(slim, train, training, seed, name, place) for seed in SEEDS], test)
+    return rows
+
+
+def _tuned(slim: nn.Module, train: Any, config: cafenet.TrainConfig, seed: int, name: str, place: Path) -> nn.Module:
+    """Fine-tune a model with a seed."""
+    kept = place / "finals" / f"{name.replace(',', '').replace(' ', '-')}-{seed}"
+    config = replace(config, seed=seed)
+    return cafenet.train_model(slim, EXAMPLE, train, config, directory=kept, title=f"{name}, seed {seed}")
+
+
+def _row(models: list[nn.Module], test: Any) -> dict[str, Any]:
+    space = cafenet.trace(models[0], EXAMPLE)
+    scores = [round(100 * cafenet.evaluate(model, test)["accuracy"], 2) for model in models]
+    return {"flops": int(space.flops()), "params": int(space.params()), "accuracy": scores}
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """Return the rows as a table, with what CafeNet is ahead of each baseline."""
+    lines = ["| model | FLOPs | parameters | test accuracy | CafeNet minus it, in points |", "| --- |" + " ---: |" * 4]
+    for name, row in rows.items():
+        values = row["accuracy"]
+        spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+        found = compare_paired(rows[OURS]["accuracy"], values) if name in (SHORT, LONG) else None
+        cells = (f"{row['flops'] / 1e6:.2f}M", f"{row['params'] / 1e3:.1f}K", f"{mean(values):.2f}%{spread}")
+        lines.append(f"| {' | '.join((name, *cells, cell_of(found)))} |")
+    return "\n".join(lines)
+
+
+def keep(rows: dict[str, dict[str, Any]], seconds: dict[str, int]) -> None:
+    """Write the results, and the table into the README."""
+    results = Results(kept_results("demo"), fresh=True)
+    for name, row in rows.items():
+        results.add(PART, name, row)
+    results.add("time", "demo", seconds)
+    README.write_text(with_table(README.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    print(f"{results.path} and {README} written")
+
+
+def with_table(text: str, rows: dict[str, dict[str, Any]]) -> str:
+    """Return a page with the table between its two comments."""
+    return re.sub(r"(<!-- demo -->\n).*?(<!-- /demo -->)", rf"\g<1>\n{table(rows)}\n\n\g<2>", text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    main()
