@@ -24,6 +24,7 @@ SUPERNET = [
 SEARCHING = [
     *("algorithms.evolution.Evolution", "algorithms.greedy.Greedy", "algorithms.random_search.RandomSearch"),
     *("algorithms.trend.Trend", "latency.measure.LatencyConfig", "latency.measure.measure_latency"),
+    *("latency.measure.measure_latencies", "latency.profile.profile_latency"),
     *("result.FoundWidths", "width_search.SearchConfig", "width_search.search_widths"),
 ]
 DATA = [
@@ -37,7 +38,7 @@ PIPELINE = [
 NAMES = [
     *("errors.CafeNetError", "common.statistics.PairedDifference", "common.statistics.compare_paired"),
     *(f"space.{name}" for name in SPACE),
-    "tracing.tracer.trace",
+    *("tracing.tracer.trace", "runtimes.file_model.FileModel"),
     *(f"training.{name}" for name in TRAINING),
     *(f"data.{name}" for name in DATA),
     "models.load.load_model",
@@ -46,7 +47,7 @@ NAMES = [
     *(f"searching.{name}" for name in SEARCHING),
     *(f"pipeline.{name}" for name in PIPELINE),
 ]
-DOCUMENTED_PACKAGES = ["errors", "common", "modules", "space", "tracing", "training", "pipeline"]
+DOCUMENTED_PACKAGES = ["errors", "common", "modules", "runtimes", "space", "tracing", "training", "pipeline"]
 COVERAGE = Path(__file__).parents[2] / "tools" / "docs" / "docstring_coverage.py"
 
 

@@ -50,7 +50,7 @@ def add_to(commands: Any) -> None:
     inspect.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     inspect.add_argument(
         "--input",
-        type=_input_size,
+        type=input_size,
         metavar="3,224,224",
         help="size of one input, without the batch dimension (default: the size the model was published for)",
     )
@@ -98,8 +98,18 @@ def add_to(commands: Any) -> None:
     inspect.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
 
 
-def _input_size(text: str) -> tuple[int, ...]:
-    """Parse a size such as 3,224,224."""
+def input_size(text: str) -> tuple[int, ...]:
+    """Parse a size such as 3,224,224.
+
+    Args:
+        text: The argument.
+
+    Returns:
+        The numbers.
+
+    Raises:
+        argparse.ArgumentTypeError: If one is no positive whole number.
+    """
     try:
         size = tuple(int(part) for part in text.split(","))
     except ValueError:

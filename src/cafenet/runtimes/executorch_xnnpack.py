@@ -23,7 +23,14 @@ class ExecutorchSession:
         self._program, self._method = program, program.load_method("forward")
 
     def bind(self, inputs: Inputs) -> Pass:
-        """Return a function that runs the program once."""
+        """Return a function that runs the program once.
+
+        Args:
+            inputs: Positional and keyword arguments of the model.
+
+        Returns:
+            The function.
+        """
         method, tensors = self._method, [tensor.contiguous() for tensor in tensors_in(inputs)]
         return lambda: method.execute(tensors)
 

@@ -21,7 +21,14 @@ class OnnxSession:
         self._session = session
 
     def bind(self, inputs: Inputs) -> Pass:
-        """Return a function that runs the file once; inputs go by their order in the file."""
+        """Return a function that runs the file once; inputs go by their order in the file.
+
+        Args:
+            inputs: Positional and keyword arguments of the model.
+
+        Returns:
+            The function.
+        """
         session, feed = self._session, self.feed(inputs)
         return lambda: session.run(None, feed)
 

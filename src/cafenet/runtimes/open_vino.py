@@ -24,7 +24,14 @@ class OpenVinoSession:
         self._compiled, self._request = compiled, compiled.create_infer_request()
 
     def bind(self, inputs: Inputs) -> Pass:
-        """Return a function that runs the model once."""
+        """Return a function that runs the model once.
+
+        Args:
+            inputs: Positional and keyword arguments of the model.
+
+        Returns:
+            The function.
+        """
         request, outputs = self._request, self._compiled.outputs
         arrays = [tensor.contiguous().numpy() for tensor in tensors_in(inputs)]
 

@@ -25,7 +25,14 @@ class TorchSession:
         self._call, self._device = call, device or torch.device("cpu")
 
     def bind(self, inputs: Inputs) -> Pass:
-        """Return a function that runs the model once and waits for its device."""
+        """Return a function that runs the model once and waits for its device.
+
+        Args:
+            inputs: Positional and keyword arguments of the model.
+
+        Returns:
+            The function.
+        """
         args, kwargs = inputs
 
         def run_once() -> list[Any]:
@@ -69,7 +76,14 @@ class ProgramSession(TorchSession):
     """A program that was read back, whose outputs are flat."""
 
     def bind(self, inputs: Inputs) -> Pass:
-        """Return a function that runs the program once."""
+        """Return a function that runs the program once.
+
+        Args:
+            inputs: Positional and keyword arguments of the model.
+
+        Returns:
+            The function.
+        """
         run_once = super().bind(inputs)
         return lambda: list(tensors_of(run_once()))
 

@@ -1,0 +1,57 @@
+"""The page of the results."""
+
+import numpy as np
+
+from benchmarks.common.results_file import Results
+from benchmarks.latency.measure import NETWORKS, RUNTIMES, SHARE
+
+_TEXT = """# Latency of runtimes
+
+A search in milliseconds proposes widths by an estimate, measures what it picks, and corrects the estimate. Here: how
+far the estimate is from measurements of widths that it has not seen, and whether picks for {share:.0%} of the full
+model's latency still keep it in a new process. All times are relative to the full model in the same rounds, one thread,
+batch 1, on a machine with other work; milliseconds are those of that hour, and only ratios mean anything.
+
+```
+python -m benchmarks.latency                          # some hours; goes on where it was stopped
+python -m benchmarks.latency --networks ResNet-18 --runtimes torch onnxruntime
+```
+
+| network | runtime | full | smallest, of full | fitted to | error on unseen: median | 90% | unseen | picks kept again |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+{rows}
+
+An error is the absolute relative difference of estimate and measurement. A pick is kept again if a new process measures
+at most {share:.0%} of the full model; {tolerance}
+
+{missing}
+"""
+
+
+def markdown(results: Results) -> str:
+    """The page as Markdown."""
+    rows, missing, over = [], [], []
+    for network in NETWORKS:
+        for runtime in RUNTIMES:
+            row = results.rows("measured").get(f"{network} {runtime}")
+            if row is None:
+                missing.append(f"{network} in {runtime}")
+                continue
+            if "problem" in row:
+                missing.append(f"{network} in {runtime} ({row['problem']})")
+                continue
+            errors, ratios = np.abs(row["errors"]), np.array(row["ratios"])
+            over += [each for each in ratios if each > SHARE]
+            kept = f"{int((ratios <= SHARE).sum())} of {len(ratios)}" if len(ratios) else "none found"
+            rows.append(
+                f"| {network} | {runtime} | {row['full_ms']:.2f} ms | {row['smallest_ms'] / row['full_ms']:.0%} | "
+                f"{row['num_fitted']} | {np.median(errors):.1%} | {np.quantile(errors, 0.9):.1%} | {len(errors)} | "
+                f"{kept} |"
+            )
+    worst = f"the worst of the others takes {max(over):.1%}." if over else "all were."
+    return _TEXT.format(
+        share=SHARE,
+        rows="\n".join(rows),
+        tolerance=worst,
+        missing=f"Not measured: {', '.join(missing)}." if missing else "",
+    )
