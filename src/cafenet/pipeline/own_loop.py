@@ -265,7 +265,9 @@ def _search(
         write_entry(found, own)
         slim = _finished(found, inputs, job, own, is_trained_further)
         models = {"before": supernet.space.model, "after": slim}
-        gain = measure_gain(models, inputs, job, is_trained=is_trained, uniform="", test=test, place=own)
+        gain = measure_gain(
+            models, supernet.space, inputs, job, is_trained=is_trained, uniform="", test=test, place=own
+        )
         results.append(SearchResult(slim, found.result, supernet.space, inputs, own if is_kept else None, gain))
     return SearchResults(results) if is_several else results[0]
 
