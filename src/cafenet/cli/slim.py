@@ -56,6 +56,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--effort", choices=("quick", "normal", "thorough"), default="normal", help="(default: normal)")
     parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="examples per step (default: 128)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    parser.add_argument(
+        "--log", action="append", default=[], metavar="KIND:PATH", help="jsonl:FILE, tensorboard:DIR or mlflow:DIR"
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
 
 
@@ -84,6 +87,7 @@ def _slim(args: argparse.Namespace) -> None:
         test_data=test,
         seed=args.seed,
         directory=args.output,
+        loggers=args.log,
         quiet=args.quiet,
     )
     result.save(args.output / SLIM)

@@ -19,6 +19,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "lightning": ("lightning",),
     "accelerate": ("accelerate",),
     "board": ("tensorboard",),
+    "mlflow": ("mlflow-skinny",),
     "dashboard": ("optuna-dashboard",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "detection": ("pycocotools",),

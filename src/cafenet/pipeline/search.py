@@ -11,6 +11,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.directories import usable_directory
+from cafenet.common.events import EventLogger, current_loggers, logging_to
+from cafenet.common.loggers import loggers_of
 from cafenet.common.options import NotNegative, Positive, Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_files import SEARCH, budget_place
@@ -76,6 +78,7 @@ def search(
     baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
+    loggers: Sequence[str | EventLogger] = (),
     quiet: bool = False,
 ) -> SearchResult: ...
 @overload
@@ -102,6 +105,7 @@ def search(
     baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
+    loggers: Sequence[str | EventLogger] = (),
     quiet: bool = False,
 ) -> SearchResults: ...
 def search(
@@ -127,6 +131,7 @@ def search(
     baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
+    loggers: Sequence[str | EventLogger] = (),
     quiet: bool = False,
 ) -> SearchResult | SearchResults:
     """Find the best widths of a model within a budget and return the slim model.
@@ -174,6 +179,8 @@ def search(
         seed: Seed of the trainings, of fresh weights and of the search.
         directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
             first. If there are several budgets, each has its own directory in it.
+        loggers: What gets the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", or objects with the
+            methods of `cafenet.common.events.EventLogger`.
         quiet: True shows no plan and no progress.
 
     Returns:
@@ -247,7 +254,7 @@ def search(
     test = list(test_data) if isinstance(test_data, Iterator) else test_data
     whole = _Whole(model, example_inputs, space, job, final, start, test, wants_baseline(baseline, final))
     is_several = not isinstance(budget, str) or "," in budget
-    with kept_in(directory) as place:
+    with logging_to(loggers_of(loggers)), kept_in(directory) as place:
         asked = [
             whole.ask(text, budget_place(place, text) if is_several else place, chosen.stages)
             for text in _texts(budget)
@@ -263,6 +270,7 @@ def search(
                 if other.stages == each.stages:  # then their full networks are the same
                     share_full_network(first_place(other.place), first_place(each.place))
             results.append(whole.search(each, is_kept=directory is not None))
+            current_loggers().result(each.budget.text, {"score": results[-1].score, **results[-1].costs})
     return SearchResults(results) if is_several else results[0]
 
 
