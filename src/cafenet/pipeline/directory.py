@@ -11,8 +11,9 @@ from typing import Any
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import ENTRIES, RECIPE, SEARCH, SPACE, read_if_there
+from cafenet.common.run_files import ENTRIES, RECIPE, SEARCH, SPACE, START, read_if_there
 from cafenet.errors import TrainingError
+from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.stages import Job, StagesConfig, StagesResult
 from cafenet.scoring.metrics import metric_name
 from cafenet.searching.algorithms.base import METHODS
@@ -59,6 +60,30 @@ def describe_search(
     }
     write_json(place / SEARCH.name, content)
     write_json(place / SPACE.name, describe_space(space, bins or build_bins(space, job.supernet)))
+
+
+def expect_same_model(model: nn.Module, place: Path, *, is_trained: bool) -> None:
+    """Record which trained model a search begins with; refuse the directory of a search of another one.
+
+    A model that came untrained may have other weights at every start; those of the checkpoint count.
+
+    Args:
+        model: The original model.
+        place: The directory of the search.
+        is_trained: True if the model came trained.
+
+    Raises:
+        TrainingError: If the search in the directory began with another trained model.
+    """
+    content = {"weights": digest_of_model(model) if is_trained else None}
+    before = read_if_there(START, place)
+    if before is None:
+        write_json(place / START.name, content)
+    elif before != content:
+        raise TrainingError(
+            f"{place} must hold a search of this model, but the one that it holds began with other weights; use "
+            "another directory, or remove it to begin again"
+        )
 
 
 def stages_before(directory: str | Path | None) -> StagesConfig | None:

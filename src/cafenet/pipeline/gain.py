@@ -191,7 +191,7 @@ def _identity(
         "test": None if test is None else _fingerprint(test, "test data"),
         "metric": metric_name(job.metric),
         "loss": job.loss if isinstance(job.loss, str) else "own",
-        "latency": asdict(job.latency),
+        "latency": job.latency.made_with(),
         "is_trained": is_trained,
         "uniform": uniform,
     }

@@ -309,6 +309,10 @@ class Trainer(SteppedTraining):
         name: str = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
         return name
 
+    def _weights(self) -> nn.Module:
+        """Return the model that is trained."""
+        return self.supernet.model
+
     def _state(self) -> dict[str, Any]:
         """Return everything that a run continues from; random states are those of every process."""
         return {
