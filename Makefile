@@ -5,7 +5,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 SOURCES := src tests tools benchmarks
 BENCHMARKS := $(patsubst benchmarks/%/__main__.py,bench-%,$(sort $(wildcard benchmarks/*/__main__.py)))
 
-.PHONY: demo test lint docs bench $(BENCHMARKS) clean
+.PHONY: demo test lint docs release bench $(BENCHMARKS) clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.demo
@@ -23,6 +23,14 @@ lint: $(VENV)/.dev-installed
 docs: $(VENV)/.docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/site/index.html"
+
+# Source, wheel and documentation as files with their checksums: `cd build/release && sha256sum -c SHA256SUMS`.
+release: docs
+	rm -rf build/release
+	$(BIN)/python -m build --no-isolation --outdir build/release
+	tar -czf build/release/cafenet-docs.tar.gz -C build site
+	cd build/release && sha256sum -- *.whl *.tar.gz > SHA256SUMS
+	@echo "The release is in build/release"
 
 bench: $(BENCHMARKS)
 

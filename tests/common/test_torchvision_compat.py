@@ -70,3 +70,16 @@ def test_torchvision_that_is_not_installed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     with pytest.raises(CafeNetError, match=r"pip install -c constraints.txt '.\[vision\]'"):
         import_torchvision()
+
+
+def test_a_plain_import_works_after_that_of_cafenet_which_imports_no_torch(tmp_path: Path):
+    result = run_with_fake_torchvision(
+        tmp_path,
+        NEEDS_OPS,
+        "import sys, cafenet\n"
+        "assert 'torch' not in sys.modules and 'torchvision' not in sys.modules\n"
+        "import torchvision\n"
+        "from cafenet.common.torchvision_compat import lacks_compiled_operators\n"
+        "assert torchvision.torch.ops.torchvision.nms and lacks_compiled_operators()\n",
+    )
+    assert result.returncode == 0, result.stderr

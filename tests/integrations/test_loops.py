@@ -65,6 +65,7 @@ def test_trials_and_training_pass_have_one_precision(tmp_path):
     )
     loops.accelerate_loop(trace, tmp_path, mixed_precision="bf16", epochs=1)
     assert seen == {(True, torch.bfloat16), (False, torch.bfloat16)}
+    assert not torch.is_autocast_enabled("cpu")  # it ends with the step
 
 
 @pytest.mark.parametrize("name", ["lightning", "accelerate"])

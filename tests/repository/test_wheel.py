@@ -35,3 +35,12 @@ def test_wheel_is_complete_and_imports_from_where_it_is_installed(tmp_path: Path
     imported_from, found_version = run(sys.executable, "-c", script, cwd=tmp_path, PYTHONPATH=str(target)).splitlines()
     assert Path(imported_from) == target / "cafenet" / "__init__.py"
     assert found_version == version("cafenet")
+
+    # The command starts in a fresh environment, before anything that it needs for its work is installed.
+    fresh = tmp_path / "fresh"
+    run(sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", str(fresh), cwd=tmp_path)
+    bin_of_it = fresh / "bin"
+    pip = (sys.executable, "-m", "pip", "--python", str(bin_of_it / "python"), "install", "--no-deps", str(wheel))
+    run(*pip, cwd=tmp_path, PYTHONPATH="")
+    said = run(str(bin_of_it / "cafenet"), "--version", cwd=tmp_path, PYTHONPATH="")
+    assert said == f"cafenet {version('cafenet')}\n"

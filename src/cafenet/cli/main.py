@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cafenet.cli import compare, dashboard, detect, export, inspect, profile, recipes, report, run, slim
+from cafenet.cli import compare, dashboard, detect, doctor, export, inspect, profile, recipes, report, run, slim
 from cafenet.common.interrupts import KEPT, Stopped, stoppable_command
 from cafenet.errors import CafeNetError, CafeNetWarning
 
@@ -23,6 +23,7 @@ start here:
                                                  a smaller version of your trained network
   cafenet run demo                               the whole job on embedded data, in some minutes
   cafenet recipes                                what else is shipped
+  cafenet doctor                                 versions, devices, and what does not fit together
 """
 
 _BAD_PATHS = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
@@ -80,7 +81,7 @@ def _run(argv: Sequence[str] | None) -> None:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version, and exit")
     commands = parser.add_subparsers(title="commands", dest="command")
-    for module in (inspect, profile, slim, run, recipes, report, compare, dashboard, export, detect):
+    for module in (inspect, profile, slim, run, recipes, report, compare, dashboard, export, detect, doctor):
         module.add_to(commands)
     args, flags = parser.parse_known_args(argv)
     if args.command is None and not flags:

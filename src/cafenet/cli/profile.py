@@ -52,7 +52,7 @@ def add_to(commands: Any) -> None:
 
 def _profile(args: argparse.Namespace) -> None:
     """Trace the model, measure every group and print the table."""
-    from cafenet.common.run_log import Journal
+    from cafenet.common.run_log import RunLog
     from cafenet.models import example_inputs_of, load_model
     from cafenet.searching.latency.measure import LatencyConfig, check_runtime
     from cafenet.searching.latency.profile import profile_latency
@@ -67,7 +67,7 @@ def _profile(args: argparse.Namespace) -> None:
     example = example_inputs_of(args.model, model, args.input)
     check_runtime(model, example, settings)
     space = trace(model, example, freeze=args.freeze)
-    progress = Journal(None, len(space.groups), title="profile", quiet=args.json)
+    progress = RunLog(None, len(space.groups), title="profile", quiet=args.json)
     progress.start(0)
     try:
         found = profile_latency(space, example, settings, progress.show)

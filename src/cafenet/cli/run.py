@@ -44,6 +44,9 @@ def add_to(commands: Any) -> None:
         parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a .yaml file, or a shipped recipe's name")
         parser.add_argument("--output", type=some_path, metavar="DIR", help="run directory (default: runs/RECIPE)")
         loudness = parser.add_mutually_exclusive_group()
+        parser.add_argument(
+            "--log", action="append", default=[], metavar="KIND:PATH", help="jsonl:FILE, tensorboard:DIR or mlflow:DIR"
+        )
         loudness.add_argument("--quiet", action="store_true", help="print nothing but the result")
         loudness.add_argument("--verbose", action="store_true", help="also log what each step begins with and finds")
         parser.add_argument("--help-recipe", action="store_true", help="show every key of a recipe, and exit")
@@ -61,6 +64,8 @@ def _run(args: argparse.Namespace) -> None:
         raise RecipeError("give a recipe, a .yaml file or one of `cafenet recipes`")
     from rich.console import Console
 
+    from cafenet.common.events import logging_to
+    from cafenet.common.loggers import loggers_of
     from cafenet.runs.recipe_files import load_recipe
     from cafenet.runs.results import claims, results_table
     from cafenet.runs.run_recipe import run_recipe
@@ -68,7 +73,8 @@ def _run(args: argparse.Namespace) -> None:
     _tell(logging.INFO if args.verbose else logging.WARNING)
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
-    rows = run_recipe(recipe, directory, until=args.step, quiet=args.quiet)
+    with logging_to(loggers_of(args.log)):
+        rows = run_recipe(recipe, directory, until=args.step, quiet=args.quiet)
     console = Console(markup=False)  # descriptions and paths may have brackets
     if rows:
         console.print(results_table(rows, recipe.reference, title=recipe.description))

@@ -60,6 +60,9 @@ def add_to(commands: Any) -> None:
         help="scale images to this size (default: what the model was published for, or as they are)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    parser.add_argument(
+        "--log", action="append", default=[], metavar="KIND:PATH", help="jsonl:FILE, tensorboard:DIR or mlflow:DIR"
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
 
 
@@ -88,6 +91,7 @@ def _slim(args: argparse.Namespace) -> None:
         test_data=test,
         seed=args.seed,
         directory=args.output,
+        loggers=args.log,
         quiet=args.quiet,
     )
     result.save(args.output / SLIM)

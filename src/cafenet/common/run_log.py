@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cafenet.common.events import current_loggers
 from cafenet.common.extras import install
 from cafenet.common.files import write_text
 from cafenet.common.job_progress import duration, left_in_all
@@ -51,6 +52,7 @@ class RunLog:
             step: Number of the steps that are done.
         """
         self._first_step = step
+        current_loggers().stage(self._title, self._total)
         self._start = self._last_plain = time.monotonic()
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +74,7 @@ class RunLog:
         Raises:
             RunFileError: If the directory was removed.
         """
+        current_loggers().step(self._title, step, values)
         if self._path is not None:
             try:
                 with self._path.open("a") as file:

@@ -10,6 +10,7 @@ Three concepts are enough: the supernet of a model, a step on a batch, and the s
     result = supernet.search(train, validation)
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,8 @@ import numpy as np
 from torch import nn
 
 from cafenet.common.directories import usable_directory
+from cafenet.common.events import EventLogger, current_loggers, logging_to
+from cafenet.common.loggers import loggers_of
 from cafenet.common.options import Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_files import model_place, search_place, stage_place
@@ -124,6 +127,7 @@ class Supernet(weights.Supernet):
         test_data: Data | None = None,
         seed: int = 0,
         directory: str | Path | None = None,
+        loggers: Sequence[str | EventLogger] = (),
         quiet: bool = False,
     ) -> SearchResult: ...
     @overload
@@ -141,6 +145,7 @@ class Supernet(weights.Supernet):
         test_data: Data | None = None,
         seed: int = 0,
         directory: str | Path | None = None,
+        loggers: Sequence[str | EventLogger] = (),
         quiet: bool = False,
     ) -> SearchResults: ...
     def search(
@@ -157,6 +162,7 @@ class Supernet(weights.Supernet):
         test_data: Data | None = None,
         seed: int = 0,
         directory: str | Path | None = None,
+        loggers: Sequence[str | EventLogger] = (),
         quiet: bool = False,
     ) -> SearchResult | SearchResults:
         """Find the best widths within a budget, with the weights as they are, and return the slim model.
@@ -175,6 +181,7 @@ class Supernet(weights.Supernet):
             test_data: Data that nothing is chosen on. The finished models are scored on them, too.
             seed: Seed of the search and of the slim model's training.
             directory: Directory for scores and results. A second call with the same directory continues the first.
+            loggers: What gets the events of the search, as in `cafenet.search`.
             quiet: True shows no progress.
 
         Returns:
@@ -221,7 +228,7 @@ class Supernet(weights.Supernet):
         place = None if directory is None else usable_directory(directory, TrainingError)
         was_training = self.training
         try:
-            with kept_in(place) as kept:
+            with logging_to(loggers_of(loggers)), kept_in(place) as kept:
                 return _search(self, job, budget, finetune is not None, trained, test_data, kept, place is not None)
         finally:
             self.train(was_training)
@@ -275,6 +282,7 @@ def _search(
         gain = measure_gain(
             models, supernet.space, inputs, job, is_trained=is_trained, uniform="", test=test, place=own
         )
+        current_loggers().result(each.text, {"score": found.result.score, **found.result.costs})
         results.append(SearchResult(slim, found.result, supernet.space, inputs, place if is_kept else None, gain))
     kept.finish()
     return SearchResults(results) if is_several else results[0]

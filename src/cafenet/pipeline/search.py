@@ -11,7 +11,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.directories import usable_directory
+from cafenet.common.events import EventLogger, current_loggers, logging_to
 from cafenet.common.job_progress import next_part, whole_job
+from cafenet.common.loggers import loggers_of
 from cafenet.common.options import NotNegative, Positive, Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
 from cafenet.common.run_files import STAGES, model_place, search_place, slug, stage_place
@@ -79,6 +81,7 @@ def search(
     baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
+    loggers: Sequence[str | EventLogger] = (),
     quiet: bool = False,
 ) -> SearchResult: ...
 @overload
@@ -105,6 +108,7 @@ def search(
     baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
+    loggers: Sequence[str | EventLogger] = (),
     quiet: bool = False,
 ) -> SearchResults: ...
 @kept_randomness()
@@ -131,6 +135,7 @@ def search(
     baseline: bool | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
+    loggers: Sequence[str | EventLogger] = (),
     quiet: bool = False,
 ) -> SearchResult | SearchResults:
     """Find the best widths of a model within a budget and return the slim model.
@@ -178,6 +183,8 @@ def search(
         seed: Seed of the trainings, of fresh weights and of the search.
         directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
             first. Several budgets share it.
+        loggers: What gets the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", or objects with the
+            methods of `cafenet.common.events.EventLogger`.
         quiet: True shows no plan and no progress.
 
     Returns:
@@ -265,7 +272,7 @@ def search(
     test = list(test_data) if isinstance(test_data, Iterator) else test_data
     whole = _Whole(model, example_inputs, space, job, final, start, test, wants_baseline(baseline, final))
     is_several = not isinstance(budget, str) or "," in budget
-    with kept_in(directory) as place:
+    with logging_to(loggers_of(loggers)), kept_in(directory) as place:
         kept = SearchDirectory(place, seed=int(seed), budget=budget, is_kept=directory is not None)
         asked = [whole.ask(text, search_place(place, text), chosen.stages) for text in _texts(budget)]
         expect_different([each.budget for each in asked])
@@ -289,6 +296,7 @@ def search(
                     if other.stages == each.stages:  # then their full networks are the same
                         share_full_network(stage_place(other.place, 1), stage_place(each.place, 1))
                 results.append(whole.search(each, kept, describe, shown))
+                current_loggers().result(each.budget.text, {"score": results[-1].score, **results[-1].costs})
         kept.finish()
     return SearchResults(results) if is_several else results[0]
 

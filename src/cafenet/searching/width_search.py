@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cafenet.common.events import current_loggers
 from cafenet.common.interrupts import Stopped, graceful_stop
 from cafenet.common.options import NotEmpty, PositiveInt, Range, Rising, Seed, Share, check_arguments, check_options
 from cafenet.common.plain_values import plain_numbers
@@ -398,12 +399,15 @@ class _Progress:
     def __init__(self, total: int, title: str, quiet: bool) -> None:
         self._run_log, self._total = RunLog(None, total, title=title, quiet=quiet), total
         self._run_log.start(0)
+        self._title = title
         self._number, self._best, self._start = 0, -math.inf, time.monotonic()
 
     def __call__(self, scored: ScoredWidth) -> None:
         self._number += 1
         if scored.score.is_complete:
             self._best = max(self._best, scored.score.value)
+            values = {"score": scored.score.value, "best": self._best, **scored.costs}
+            current_loggers().trial(self._title, self._number, values)
         self._run_log.show(min(self._number, self._total - 1), f"{scored.label}, {self._note()}")
 
     def close(self) -> None:

@@ -281,7 +281,9 @@ class Supernet(nn.Module):
             TrainingError: If the model uses reentrant gradient checkpointing.
         """
         inputs, target = batch
-        losses = [loss_fn(self(inputs, subnet), target) for subnet in pick.subnets]
+        # Not through __call__: a step did that, and a precision that a library puts around it is not entered twice.
+        chosen = [cuts(self.space.layout, subnet) for subnet in pick.subnets]
+        losses = [loss_fn(self._run(inputs, each, keep_buffers=self.training), target) for each in chosen]
         if not self._is_graph_checked:
             refuse_reentrant_checkpointing(losses[0])
             self._is_graph_checked = True

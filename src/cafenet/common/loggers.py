@@ -1,0 +1,162 @@
+"""Loggers by name: `jsonl:FILE`, `tensorboard:DIRECTORY` and `mlflow:DIRECTORY`."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cafenet.common.events import EventLogger
+from cafenet.errors import TrainingError
+
+
+def loggers_of(asked: Sequence["str | EventLogger"]) -> list[EventLogger]:
+    """Make the loggers that are asked for by name; what has to be installed is imported now.
+
+    Args:
+        asked: Names such as "mlflow:runs/mlflow", or loggers, which are returned as they are.
+
+    Returns:
+        The loggers.
+
+    Raises:
+        TrainingError: If a name is unknown, or what it needs is not installed.
+    """
+    if isinstance(asked, str):
+        raise TrainingError(f"loggers must be a list, but is the text {asked!r}; write [{asked!r}]")
+    return [_by_name(each) if isinstance(each, str) else each for each in asked]
+
+
+def _by_name(text: str) -> EventLogger:
+    kind, colon, place = text.partition(":")
+    if kind not in _KINDS or not colon or not place:
+        raise TrainingError(f"a logger must be one of {', '.join(f'{name}:PATH' for name in _KINDS)}, but is {text!r}")
+    logger: EventLogger = _KINDS[kind](Path(place))
+    return logger
+
+
+class JsonLinesLogger:
+    """Writes each event as a line of JSON, at the end of a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file.
+
+        Args:
+            path: The file; its directory is created.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a")
+
+    def stage(self, name: str, total: int) -> None:
+        """Write that a stage begins."""
+        self._write(event="stage", stage=name, total=total)
+
+    def step(self, stage: str, number: int, values: Mapping[str, float]) -> None:
+        """Write a step."""
+        self._write(event="step", stage=stage, number=number, **values)
+
+    def trial(self, stage: str, number: int, values: Mapping[str, float]) -> None:
+        """Write a trial."""
+        self._write(event="trial", stage=stage, number=number, **values)
+
+    def result(self, name: str, values: Mapping[str, float]) -> None:
+        """Write a result."""
+        self._write(event="result", budget=name, **values)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, **values: Any) -> None:
+        self._file.write(json.dumps(values) + "\n")
+        self._file.flush()
+
+
+class TensorBoardLogger:
+    """Writes scalars for TensorBoard, such as `stage-1/loss`."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open a log.
+
+        Args:
+            directory: Directory of the log.
+
+        Raises:
+            TrainingError: If TensorBoard is not installed.
+        """
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise TrainingError(
+                "tensorboard must be installed, but is not; run: pip install 'cafenet[board]'"
+            ) from error
+        self._writer: Any = SummaryWriter(str(directory))
+
+    def stage(self, name: str, total: int) -> None:
+        """Note the length of a stage."""
+        self._writer.add_scalar(f"{name}/total", total, 0)
+
+    def step(self, stage: str, number: int, values: Mapping[str, float]) -> None:
+        """Write the values of a step."""
+        for name, value in values.items():
+            self._writer.add_scalar(f"{stage}/{name}", value, number)
+
+    trial = step
+
+    def result(self, name: str, values: Mapping[str, float]) -> None:
+        """Write the values of a result."""
+        self.step(f"result {name}", 0, values)
+
+    def close(self) -> None:
+        """Close the log."""
+        self._writer.close()
+
+
+class MlflowLogger:
+    """Writes a run of the experiment `cafenet` into a database of MLflow in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        """Begin a run.
+
+        Args:
+            directory: Directory of `mlflow.db`; look at it with `mlflow ui --backend-store-uri sqlite:///DIR/mlflow.db`.
+
+        Raises:
+            TrainingError: If MLflow is not installed.
+        """
+        try:
+            from mlflow import MlflowClient
+        except ImportError as error:
+            raise TrainingError("mlflow must be installed, but is not; run: pip install 'cafenet[mlflow]'") from error
+        directory.mkdir(parents=True, exist_ok=True)
+        self._client: Any = MlflowClient(tracking_uri=f"sqlite:///{directory.absolute() / 'mlflow.db'}")
+        experiment = self._client.get_experiment_by_name("cafenet")
+        number = self._client.create_experiment("cafenet") if experiment is None else experiment.experiment_id
+        self._run: str = self._client.create_run(number).info.run_id
+
+    def stage(self, name: str, total: int) -> None:
+        """Note the length of a stage."""
+        self._client.log_metric(self._run, _metric(f"{name}/total"), total)
+
+    def step(self, stage: str, number: int, values: Mapping[str, float]) -> None:
+        """Write the values of a step."""
+        for name, value in values.items():
+            self._client.log_metric(self._run, _metric(f"{stage}/{name}"), value, step=number)
+
+    trial = step
+
+    def result(self, name: str, values: Mapping[str, float]) -> None:
+        """Write the values of a result."""
+        self.step(f"result {name}", 0, values)
+
+    def close(self) -> None:
+        """End the run."""
+        self._client.set_terminated(self._run)
+
+
+def _metric(name: str) -> str:
+    """Return a name that MLflow takes: "search 50%/score" becomes "search 50 percent/score"."""
+    return re.sub(r"[^\w\-./: ]", "_", name.replace("%", " percent"))
+
+
+_KINDS: Mapping[str, Any] = {"jsonl": JsonLinesLogger, "tensorboard": TensorBoardLogger, "mlflow": MlflowLogger}

@@ -1,0 +1,153 @@
+"""Loggers get the events of a search; one that is not there is refused first, one that fails stops nothing."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import cafenet
+from cafenet.common.events import current_loggers, logging_to
+from cafenet.common.loggers import loggers_of
+from cafenet.errors import CafeNetWarning, TrainingError
+from tests.helpers.small_search import TRAIN, VALIDATION
+from tests.helpers.small_training import built
+
+FEW = cafenet.SearchOptions(algorithm=cafenet.RandomSearch(samples=4), num_finalists=1)
+
+
+class Noting:
+    """Notes every event."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+
+    def stage(self, *values: Any) -> None:
+        self.events.append(("stage", *values))
+
+    def step(self, *values: Any) -> None:
+        self.events.append(("step", *values))
+
+    def trial(self, *values: Any) -> None:
+        self.events.append(("trial", *values))
+
+    def result(self, *values: Any) -> None:
+        self.events.append(("result", *values))
+
+    def close(self) -> None:
+        self.events.append(("close",))
+
+
+class Failing(Noting):
+    """Fails at the second step."""
+
+    def step(self, *values: Any) -> None:
+        super().step(*values)
+        if len([each for each in self.events if each[0] == "step"]) == 2:
+            raise OSError("the server has gone\nand more")
+
+
+def searched(*loggers: Any) -> cafenet.SearchResult:
+    torch.manual_seed(0)
+    train = cafenet.TrainConfig(epochs=2, batch_size=32, log_every=1)
+    options = {"options": FEW, "finetune": False, "baseline": False, "trained": False, "quiet": True}
+    return cafenet.search(built(), TRAIN, VALIDATION, "50%", train=train, loggers=loggers, **options)
+
+
+def test_a_search_is_stages_steps_trials_and_a_result_and_a_failing_logger_changes_nothing():
+    noting, failing = Noting(), Failing()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = searched(failing, noting)
+    kinds = [event[0] for event in noting.events]
+    assert kinds[0] == "stage"
+    assert kinds[-2:] == ["result", "close"]
+    assert kinds.count("close") == 1
+    # 96 examples by 32 are 3 steps an epoch, 2 epochs
+    assert kinds.count("step") == 6
+    assert kinds.count("trial") >= 4
+    (final,) = [event for event in noting.events if event[0] == "result"]
+    assert final == ("result", "50%", {"score": result.score, **result.costs})
+    said = [str(each.message) for each in caught if issubclass(each.category, CafeNetWarning) and "logger" in str(each)]
+    assert said == [
+        "the logger Failing failed at `step` and gets no more events, the work goes on: OSError: the server has gone"
+    ]
+    assert [event[0] for event in failing.events].count("step") == 2  # and not even a close after it
+    assert failing.events[-1][0] == "step"
+    assert searched().widths == result.widths  # logging is not part of what is done
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["wandb:there"], r"a logger must be one of jsonl:PATH, tensorboard:PATH, mlflow:PATH, but is 'wandb:there'"),
+        (["jsonl"], r"but is 'jsonl'"),
+        ("jsonl:x", r"loggers must be a list"),
+        ([Noting], r"is a class; write it with \(\)"),
+        ([object()], r"has no stage"),
+    ],
+)
+def test_what_is_no_logger_is_refused(asked, message):
+    with pytest.raises(TrainingError, match=message), logging_to(loggers_of(asked)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [("tensorboard", "torch.utils.tensorboard", "board"), ("mlflow", "mlflow", "mlflow")],
+)
+def test_a_logger_that_is_not_installed_is_refused_before_the_work(tmp_path, monkeypatch, name, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(TrainingError, match=rf"{name} must be installed, .*cafenet\[{extra}\]"):
+        searched(f"{name}:{tmp_path}")
+
+
+def test_only_the_first_process_logs(monkeypatch):
+    noting = Noting()
+    monkeypatch.setenv("RANK", "1")
+    with logging_to([noting]):
+        current_loggers().stage("one", 1)
+    assert noting.events == []
+
+
+def send(name: str) -> None:
+    """The events of a short search."""
+    with logging_to(loggers_of([name])):
+        current_loggers().stage("search 50%", 2)
+        current_loggers().step("supernet", 3, {"loss": 0.5, "note": "no number"})
+        current_loggers().trial("search 50%", 1, {"score": 0.25})
+        current_loggers().result("50%", {"flops": 7})
+
+
+def test_lines_of_json(tmp_path: Path):
+    send(f"jsonl:{tmp_path}/new/log.jsonl")
+    assert [json.loads(line) for line in (tmp_path / "new" / "log.jsonl").read_text().splitlines()] == [
+        {"event": "stage", "stage": "search 50%", "total": 2},
+        {"event": "step", "stage": "supernet", "number": 3, "loss": 0.5},
+        {"event": "trial", "stage": "search 50%", "number": 1, "score": 0.25},
+        {"event": "result", "budget": "50%", "flops": 7.0},
+    ]
+
+
+def test_mlflow_reads_back_what_was_logged(tmp_path: Path):
+    mlflow = pytest.importorskip("mlflow")
+    send(f"mlflow:{tmp_path}/runs")
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/runs/mlflow.db")
+    experiment = client.get_experiment_by_name("cafenet")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["search 50 percent/score"] == 0.25
+    assert run.data.metrics["result 50 percent/flops"] == 7.0
+    ((step, value),) = [(each.step, each.value) for each in client.get_metric_history(run.info.run_id, "supernet/loss")]
+    assert (step, value) == (3, 0.5)
+
+
+def test_tensorboard_reads_back_what_was_logged(tmp_path: Path):
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    send(f"tensorboard:{tmp_path}")
+    read = accumulators.EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert [(each.step, each.value) for each in read.Scalars("supernet/loss")] == [(3, 0.5)]
