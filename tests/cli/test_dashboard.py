@@ -47,8 +47,8 @@ def test_studies_by_name(finished):
 
 
 def test_the_studies_of_a_search_from_python(tmp_path):
-    journal = tmp_path / "stage-1" / "trials.journal"
-    journal.parent.mkdir()
+    journal = tmp_path / "supernet" / "50pct" / "stage-1" / "trials.journal"
+    journal.parent.mkdir(parents=True)
     journal.write_text("")
     assert find_journal(tmp_path) == journal
 
