@@ -6,6 +6,7 @@ from typing import Any
 from benchmarks.common.intervals import cell_of
 from benchmarks.common.results_file import Results
 from benchmarks.newcomer.cells import BEFORE, LONG, OURS, PEER, PERCENT, UNIFORM
+from benchmarks.newcomer.networks import NETWORKS
 from cafenet.common.statistics import compare_paired
 
 ROWS = (BEFORE, OURS, UNIFORM, PEER, UNIFORM + LONG, PEER + LONG)
@@ -28,7 +29,7 @@ together.
 
 def markdown(results: Results) -> str:
     """Return the whole page."""
-    networks = [part for part in results.parts() if results.rows(part)]
+    networks = [part for part in results.parts() if part in NETWORKS and results.rows(part)]
     lines = [HEAD, "Test accuracy in percent, mean and standard deviation over the seeds.", ""]
     lines += _table(results, networks)
     lines += ["", f"| {OURS} minus | difference in points |", "| --- | ---: |"]
@@ -38,7 +39,18 @@ def markdown(results: Results) -> str:
             lines.append(f"| {name} | {cell_of(compare_paired(*zip(*pairs, strict=True)))} |")
     num_pairs = len(_pairs(results, networks, UNIFORM))
     lines += ["", f"Paired by network and seed, {num_pairs} pairs, with 95% intervals; bold where they exclude zero."]
+    lines += _earlier(results)
     return "\n".join([*lines, *_printed(results, networks)]) + "\n"
+
+
+def _earlier(results: Results) -> list[str]:
+    """Return what was measured with earlier defaults."""
+    lines = []
+    for part in results.parts():
+        if part not in NETWORKS:
+            lines += ["", f"With the defaults before ({part}), which this cell and the demo led to change:", ""]
+            lines += _table(results, [part])
+    return lines
 
 
 def _table(results: Results, networks: list[str]) -> list[str]:

@@ -148,7 +148,7 @@ def search(
         train: Options of the supernet's training. It cannot be combined with `epochs` or `finetune_epochs`. If it is
             not given, networks with batch norm are trained by SGD, transformers (layer norm or RMS norm) by AdamW.
         finetune: Options of the slim model's training. It cannot be combined with `epochs` or `finetune_epochs`. If
-            neither it nor `finetune_epochs` is given, the slim model is trained like the supernet for half as many
+            neither it nor `finetune_epochs` is given, the slim model is trained like the supernet, for as many
             epochs. False trains it no further, so that it keeps the supernet's weights.
         loss: "cross_entropy", "bce", "model" for the `loss` in the model's own output, or a function of
             (output, target).
@@ -396,16 +396,16 @@ class _Whole:
         describe_search(self.model, self.space, self.job, budget.text, asked.stages, place)
         write_entry(found, place)
         slim = self._finished(found, place)
-        gain = self._gain(slim, found, budget, place)
-        return SearchResult(slim, found.result, self.space, self.example_inputs, place if is_kept else None, gain)
-
-    def _gain(self, slim: nn.Module, found: StagesResult, budget: Budget, place: Path) -> Gain:
-        """Compare the slim model with the original and with Uniform."""
-        models, uniform, words = {"before": self.model, "after": slim}, self.uniform, ""
-        if uniform is not None:
+        models, baseline = {"before": self.model, "after": slim}, self.uniform
+        if baseline is not None:
             with next_part():
-                models["Uniform"] = uniform.trained(budget, found.result, place)
-            words = uniform.words
+                models["Uniform"] = baseline.trained(budget, found.result, place)
+        gain = self._gain(models, "" if baseline is None else baseline.words, place)
+        kept = place if is_kept else None
+        return SearchResult(slim, found.result, self.space, self.example_inputs, kept, gain, models.get("Uniform"))
+
+    def _gain(self, models: dict[str, nn.Module], words: str, place: Path) -> Gain:
+        """Compare the slim model with the original and with Uniform."""
         return measure_gain(
             models,
             self.example_inputs,
