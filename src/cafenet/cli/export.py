@@ -35,7 +35,7 @@ def add_to(commands: Any) -> None:
 
 def _export(args: argparse.Namespace) -> None:
     """Find the model of a run, export it and print the difference of outputs."""
-    from cafenet.common.run_files import RECIPE, SLIM, model_place
+    from cafenet.common.run_files import RECIPE, SEARCH, SLIM, model_place
     from cafenet.runs.final_models import load_final
     from cafenet.runs.methods import read_entries
     from cafenet.runs.recipe_files import load_recipe
@@ -43,6 +43,11 @@ def _export(args: argparse.Namespace) -> None:
     from cafenet.searching.algorithms.base import METHODS
     from cafenet.space.export import export
 
+    if (args.run / SEARCH.name).exists():
+        raise RecipeError(
+            f"a run directory of `cafenet run` is needed, but {args.run} holds a search; call result.export(FILE), or "
+            "cafenet.export on the model that cafenet.load reads from its slim.pt"
+        )
     if not (args.run / RECIPE.name).exists():
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
     recipe = load_recipe(str(args.run / RECIPE.name))
