@@ -142,7 +142,8 @@ def search(
         val_data: Validation data that widths are scored on. Keep the test set out of both.
         budget: "50%" or "150M" (FLOPs), "1.5M params", "12ms", or several caps at once: "50%+1.5M params". A list, or
             commas ("50%,25%"), asks for several slim models.
-        epochs: Number of epochs of the supernet's training, short for `train=TrainConfig(epochs=...)`.
+        epochs: Number of epochs of the supernet's training, short for `train=TrainConfig(epochs=...)` with a batch size
+            that suits the data: that of a loader, else 256, down to 32 where an epoch would have fewer than 50 steps.
         finetune_epochs: Number of epochs of the slim model's training, short for
             `finetune=TrainConfig(epochs=...)`; 0 trains it no further.
         train: Options of the supernet's training. It cannot be combined with `epochs` or `finetune_epochs`. If it is
