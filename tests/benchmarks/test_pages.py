@@ -20,7 +20,14 @@ def is_near(first, second):
 
 @pytest.mark.parametrize(
     ("name", "needs_data"),
-    [("ranking", True), ("ablations", True), ("channel_bench", True), ("peers", False), ("reliability", False)],
+    [
+        ("ranking", True),
+        ("ablations", True),
+        ("channel_bench", True),
+        ("peers", False),
+        ("newcomer", False),
+        ("reliability", False),
+    ],
 )
 def test_a_page_is_what_its_results_make(name, needs_data):
     if needs_data and not CIFAR.exists():
