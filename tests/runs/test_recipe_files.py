@@ -285,3 +285,10 @@ def test_a_recipe_of_the_other_command_is_named(tmp_path):
     path = written(tmp_path, recipe_text("demo"))
     with pytest.raises(RecipeError, match=r"recipe of `cafenet detect` is needed here, but .* one of `cafenet run`"):
         load_detection_recipe(path)
+
+
+def test_the_title_is_true_where_flags_replace_what_it_says():
+    recipe = load_recipe("demo", ["--model.name", "./net.py:Net", "--budget=25%"])
+    assert recipe.description == "./net.py:Net on fashion at 25%"
+    assert load_recipe("demo", ["--train.epochs", "3"]).description == load_recipe("demo").description
+    assert load_recipe("demo", ["--budget", "25%", "--description", "Mine"]).description == "Mine"

@@ -34,7 +34,15 @@ def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: If there is no such recipe, or a key or value is wrong.
     """
-    return as_in_the_paper(load_tree(Recipe, name, recipe_text(name), flags))
+    return _described(as_in_the_paper(load_tree(Recipe, name, recipe_text(name), flags)), flags)
+
+
+def _described(recipe: Recipe, flags: Sequence[str]) -> Recipe:
+    """Return the recipe with a description that is true: flags may have replaced what its own one says."""
+    given = {flag.partition("=")[0] for flag in flags}
+    if not recipe.description or "--description" in given or not given & {"--model.name", "--data.source", "--budget"}:
+        return recipe
+    return dataclasses.replace(recipe, description=f"{recipe.model.name} on {recipe.data.source} at {recipe.budget}")
 
 
 def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ()) -> Tree:
