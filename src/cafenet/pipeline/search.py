@@ -331,7 +331,6 @@ class _Whole:
             training = None if self.uniform is None else self.uniform.training
             plan = plan_search(
                 self.model,
-                self.example_inputs,
                 self.space,
                 self.job,
                 each.budget,
