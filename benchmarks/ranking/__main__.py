@@ -5,6 +5,7 @@
     python -m benchmarks.ranking supernets --network plain --ways fixed "r=1 race" --seeds 4
     python -m benchmarks.ranking trends --seeds 8                        # which widths a trend should be fitted to
     python -m benchmarks.ranking picks --seeds 8                         # whole searches, judged by the labels
+    python -m benchmarks.ranking freedom --seeds 8                       # candidates drawn, compared or averaged
     python -m benchmarks.ranking page
 
 Results go to benchmarks/ranking/results.json after every training, also from several processes at once, and
@@ -18,6 +19,7 @@ import torch
 
 from benchmarks.common.places import ROOT, kept_results
 from benchmarks.common.results_file import Results
+from benchmarks.ranking.freedom import measure_freedom
 from benchmarks.ranking.labels import LONG_EPOCHS, label, label_long
 from benchmarks.ranking.networks import BUILDERS, NUM_WIDTHS, task
 from benchmarks.ranking.page import markdown
@@ -25,7 +27,7 @@ from benchmarks.ranking.picks import SEARCHES, search_all
 from benchmarks.ranking.supernets import WAYS, rank
 from benchmarks.ranking.trends import fit_trends
 
-STEPS = ("labels", "long-labels", "supernets", "trends", "picks", "page")
+STEPS = ("labels", "long-labels", "supernets", "trends", "picks", "freedom", "page")
 
 
 def main() -> None:
@@ -58,6 +60,8 @@ def main() -> None:
             fit_trends(results, task(name), range(options.seeds)[first::step], options.cache)
         if "picks" in options.steps:
             search_all(results, task(name), options.searches, range(options.seeds)[first::step], options.cache)
+        if "freedom" in options.steps:
+            measure_freedom(results, task(name), range(options.seeds)[first::step], options.cache)
     (ROOT / "docs" / "ranking.md").write_text(markdown(results), encoding="utf-8")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks.common.intervals import cell_of
 from benchmarks.common.results_file import Results
+from benchmarks.ranking import freedom
 from benchmarks.ranking.labels import EPOCHS as LABEL_EPOCHS
 from benchmarks.ranking.law import fit_law, known_truth
 from benchmarks.ranking.networks import BAND, BUILDERS, NUM_TRAIN, NUM_WIDTHS, Task, task
@@ -98,6 +99,8 @@ sampled and supernets begun as in the paper."""
 def markdown(results: Results) -> str:
     """The page."""
     lines = [INTRODUCTION.rstrip(), *_both(results)]
+    truths = {name: known_truth(results, task(name)) for name in BUILDERS}
+    lines += freedom.section(results, {name: known for name, known in truths.items() if known is not None})
     for name in BUILDERS:
         lines += _network(results, task(name))
     return "\n".join(lines) + "\n"

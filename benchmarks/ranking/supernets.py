@@ -18,6 +18,7 @@ from cafenet.data import eval_loader, train_loader
 from cafenet.modules.calling import training_mode
 from cafenet.scoring.examples import Examples, hold_examples
 from cafenet.scoring.recalibration import PreparedSubnet
+from cafenet.scoring.scorer import FloatArray
 from cafenet.space.bins import IntArray
 from cafenet.supernet.build import SupernetConfig, build_supernet
 from cafenet.supernet.plain_training import initialised, train_model
@@ -107,11 +108,11 @@ def ranked(task: Task, trained: nn.Module, way: Way, seed: int) -> dict[str, Any
     }
 
 
-def trained_supernet(task: Task, trained: nn.Module, way: Way, seed: int) -> Supernet:
-    """A supernet that goes on from the trained network."""
+def trained_supernet(task: Task, trained: nn.Module, way: Way, seed: int, directory: Path | None = None) -> Supernet:
+    """A supernet that goes on from the trained network; its log goes to the directory."""
     supernet = build_supernet(trained, task.space, way.supernet, seed=seed)
     config, batches = supernet_training(EPOCHS * way.epochs, seed), train_loader(task.train, BATCH_SIZE, AUGMENTATION)
-    train_supernet(supernet, batches, config, sampling=way.sampling, quiet=True)
+    train_supernet(supernet, batches, config, sampling=way.sampling, directory=directory, quiet=True)
     return supernet
 
 
@@ -126,6 +127,16 @@ def scored(
     supernet: Supernet, bin_counts: IntArray, calibration: Examples, validation: Examples
 ) -> tuple[float, float]:
     """The best candidate's accuracy in percent, and the least loss of any (the means, where a sharing averages)."""
+    accuracies, losses = candidate_scores(supernet, bin_counts, calibration, validation).T
+    if supernet.sharing.averages:
+        return float(accuracies.mean()), float(losses.mean())
+    return float(accuracies.max()), float(losses.min())
+
+
+def candidate_scores(
+    supernet: Supernet, bin_counts: IntArray, calibration: Examples, validation: Examples
+) -> FloatArray:
+    """Accuracy in percent and loss of every candidate of a width, one row each, the leftmost first."""
     generator = torch.Generator().manual_seed(0)
     found = []
     with training_mode(supernet.model, False), torch.no_grad():
@@ -136,10 +147,7 @@ def scored(
             outputs, targets = (torch.cat(each) for each in zip(*parts, strict=True))
             accuracy = 100 * (outputs.argmax(1) == targets).double().mean().item()
             found.append((accuracy, cross_entropy(outputs, targets).item()))
-    accuracies, losses = np.array(found).T
-    if supernet.sharing.averages:
-        return float(accuracies.mean()), float(losses.mean())
-    return float(accuracies.max()), float(losses.min())
+    return np.array(found)
 
 
 def supernet_training(epochs: float, seed: int) -> TrainConfig:

@@ -17,6 +17,7 @@ from benchmarks.reliability.damaged import template
 from benchmarks.reliability.jobs import JOBS
 from benchmarks.reliability.wrong_calls import CALLS, UsersMistake
 from benchmarks.reliability.wrong_commands import COMMANDS, FILES
+from benchmarks.reliability.wrong_slims import write
 from cafenet.cli.main import main
 from cafenet.errors import CafeNetError
 
@@ -24,6 +25,7 @@ LIMIT_S = 20.0
 """An hour's work may take longer to refuse, but nothing here is larger than a second's."""
 CLEAR, USERS = "clear line", "the user's own traceback"
 TRACEBACK, ACCEPTED, SLOW = "traceback", "accepted silently", f"longer than {LIMIT_S:.0f} s"
+LATE = "after long work"
 
 
 def cases(shared: Path) -> Iterable[Case]:
@@ -78,7 +80,10 @@ def typed(line: str, place: Path, shared: Path) -> Outcome:
     run = place / "run"
     if "{run}" in line:
         shutil.copytree(template(JOBS["run"], "finished", shared), run)
+    if "{slim}" in line:
+        write(place / "slim")
     sources = {"place": _source("run", shared), "detect": _source("detect", shared), "files": files, "run": run}
+    sources["slim"] = place / "slim"
     for name, path in sources.items():
         line = line.replace(f"{{{name}}}", str(path))
     ended = children.run(lambda: main(shlex.split(line)), place / "words", place / "cwd", LIMIT_S)
@@ -88,6 +93,8 @@ def typed(line: str, place: Path, shared: Path) -> Outcome:
         return Outcome(TRACEBACK, f"exit {ended.code}: {ended.last_line}")
     if ended.code == 0:
         return Outcome(ACCEPTED, "exit 0")
+    if any((place / "cwd").rglob("supernet.pt")):
+        return Outcome(LATE, f"after a training: {ended.last_line}")
     said = [text for text in ended.said.splitlines() if "error: " in text]
     return Outcome(CLEAR) if len(said) == 1 else Outcome(TRACEBACK, f"exit 2 without one line: {ended.said}")
 
@@ -108,4 +115,4 @@ def _short(line: str) -> str:
     return line if len(line) <= 160 else f"{line[:120]}... ({len(line)} characters)"
 
 
-PART = Part("inputs", "Wrong inputs", cases, (CLEAR, USERS), (TRACEBACK, ACCEPTED, SLOW))
+PART = Part("inputs", "Wrong inputs", cases, (CLEAR, USERS), (TRACEBACK, ACCEPTED, SLOW, LATE))

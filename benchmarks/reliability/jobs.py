@@ -1,4 +1,4 @@
-"""Tiny jobs of a few seconds on made-up data: `cafenet run`, `cafenet.search` and `cafenet detect`.
+"""Tiny jobs of a few seconds on made-up data: `cafenet run`, `cafenet.search`, `cafenet slim` and `cafenet detect`.
 
 Each has a function that does it in a directory, and `results_of` that reads what it came to: a dictionary of what must
 be equal, to the last bit, whenever the job is interrupted and started again.
@@ -86,7 +86,15 @@ BY_THE_CLOCK = {
 """Keys of JSON files whose values differ from one start to the next."""
 
 
-TABLES = ("results.json", "entries.json", "evaluation.json", "detections.json", "search.json")
+TABLES = (
+    "results.json",
+    "entries.json",
+    "evaluation.json",
+    "detections.json",
+    "search.json",
+    "gain.json",
+    "trained.json",
+)
 
 
 @dataclass(frozen=True)
@@ -196,9 +204,27 @@ def detect_command(place: Path, out: Path) -> int:
     return main(["detect", str(place / "tiny.yaml"), "--output", str(out), "--quiet"])
 
 
+def prepare_slim(place: Path) -> None:
+    """The network and data of a run, and weights that the network was trained to."""
+    prepare_run(place)
+    data = np.load(place / "train.npz")
+    images = torch.from_numpy(data["images"]).float().sub(127).div(60).unsqueeze(1)
+    examples = TensorDataset(images, torch.from_numpy(data["labels"]).long())
+    training = cafenet.TrainConfig(epochs=12, batch_size=16, optimizer=cafenet.OptimizerConfig(lr=0.1))
+    trained = cafenet.train_model(_built(place), images[:1], examples, training, quiet=True)
+    torch.save(trained.state_dict(), place / "net.pt")
+
+
+def slim_command(place: Path, out: Path) -> int:
+    """`cafenet slim` of a trained network."""
+    given = [f"{place}/net.py:build", "--weights", f"{place}/net.pt", "--data", f"npz:{place}", "--output", str(out)]
+    return main(["slim", *given, "--effort", "quick", "--batch-size", "16", "--budget", "60%", "--quiet"])
+
+
 JOBS = {
     "run": Job("run", prepare_run, run_command, "cafenet run tiny.yaml"),
     "search": Job("search", prepare_run, call_search, "cafenet.search(...)"),
+    "slim": Job("slim", prepare_slim, slim_command, "cafenet slim net.py:build"),
     "detect": Job("detect", prepare_detect, detect_command, "cafenet detect tiny.yaml"),
 }
 

@@ -16,7 +16,7 @@ from benchmarks.reliability.children import Ended
 from benchmarks.reliability.jobs import JOBS, Job, differing, results_of
 
 SERIES, KILLS = 10, 5
-"""Series of each job, and kills in each of them: 10 x 5 x 3 jobs are 150."""
+"""Series of each job, and kills in each of them: 10 x 5 x 4 jobs are 200."""
 LIMIT_S = 120.0
 EQUAL, DIFFERS, STUCK = "equal", "differs", "did not go on"
 

@@ -4,6 +4,8 @@
 empty directory of its own.
 """
 
+from benchmarks.reliability.wrong_slims import LINES as SLIM
+
 RUN = "run {place}/tiny.yaml --output out --quiet "
 LONG = "x" * 5000
 RECIPE_VALUES: dict[str, list[str]] = {
@@ -202,6 +204,7 @@ COMMANDS: dict[str, list[str]] = {
         "inspect {place}/net.py:build --input 1,12,12 --divisor 1.5",
         "inspect {place}/net.py:build --absent",
     ],
+    "slim": SLIM,
     "run: keys of a recipe": [f"{RUN}--{key}={value}" for key, values in RECIPE_VALUES.items() for value in values],
     "detect: keys of a recipe": [
         f"detect {{detect}}/tiny.yaml --output out --quiet --{key}={value}"

@@ -14,15 +14,18 @@ guard_command()  # before the imports that take seconds
 
 from cafenet.common.memory import keep_memory
 from cafenet.common.onednn import keep_kernels
+from cafenet.common.torchvision_compat import mend_torchvision
 from cafenet.errors import CafeNetError
 
 keep_kernels()  # before torch's first operation
 keep_memory()
+mend_torchvision()  # Python's finder of modules, until somebody imports torchvision
 
 if TYPE_CHECKING:  # for checkers and editors; `_MODULE_OF` says the same to Python
     from cafenet.models import load_model
     from cafenet.modules.freed_attention import free_heads
     from cafenet.pipeline.options import SearchOptions
+    from cafenet.pipeline.own_loop import Supernet
     from cafenet.pipeline.result import SearchResult
     from cafenet.pipeline.search import search
     from cafenet.pipeline.stages import StagesConfig
@@ -41,7 +44,6 @@ if TYPE_CHECKING:  # for checkers and editors; `_MODULE_OF` says the same to Pyt
     from cafenet.supernet.build import SupernetConfig
     from cafenet.supernet.plain_training import train_model
     from cafenet.supernet.sampling import SamplingConfig
-    from cafenet.supernet.supernet import Supernet
     from cafenet.supernet.train import TrainConfig, train_supernet
     from cafenet.tracing.tracer import trace
     from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
@@ -92,7 +94,7 @@ _MODULE_OF = {
     "SearchOptions": "pipeline.options",
     "SearchResult": "pipeline.result",
     "StagesConfig": "pipeline.stages",
-    "Supernet": "supernet.supernet",
+    "Supernet": "pipeline.own_loop",
     "SupernetConfig": "supernet.build",
     "TrainConfig": "supernet.train",
     "Trend": "searching.algorithms.trend",

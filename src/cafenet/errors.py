@@ -71,6 +71,10 @@ class ExportError(CafeNetError):
     """A model cannot be written in a format, or differs after writing."""
 
 
+class DeploymentError(ExportError):
+    """A runtime that files are exported for is missing, or a device that gets them does not answer."""
+
+
 class CafeNetWarning(UserWarning):
     """Something that the user should know about a result; the command line prints it as one line."""
 

@@ -27,6 +27,9 @@ def test_it_serves_the_study(finished, tmp_path):
     address = f"http://localhost:{port}/api/studies"
     try:
         studies = _read(address, process)["study_summaries"]
+        with urllib.request.urlopen(f"http://localhost:{port}/", timeout=20) as first_page:
+            assert first_page.url == f"http://localhost:{port}/dashboard/studies/0"
+            assert first_page.status == 200
         assert _status(address, Host="evil.example") == 403
         assert _status(address + "/0", "DELETE", Origin="http://evil.example") == 403
         assert _read(address, process)["study_summaries"] == studies

@@ -56,12 +56,16 @@ def test_the_slim_model_is_saved_and_the_gain_is_printed(place, capsys):
         (["--budget", "50%,25%"], "slim takes one budget"),
         (["--data", "npz:absent"], "absent"),
         (["--batch-size", "0"], "batch_size must be"),
+        (["--weights", "numbers.pt"], "1 keys that are no plain tensors: one.weight"),
+        (["--weights", "statistics.pt"], "the outputs of the model must be numbers"),
     ],
 )
 def test_mistakes_are_one_line_before_long_work(flags, words, place, capsys, monkeypatch):
     state = torch.load("net.pt", weights_only=True)
     torch.save({"first.weight" if name == "one.weight" else name: value for name, value in state.items()}, "other.pt")
     torch.save({**state, "head.bias": torch.zeros(9)}, "wide.pt")
+    torch.save({**state, "one.weight": 3}, "numbers.pt")
+    torch.save({**state, "norm_one.running_var": -state["norm_one.running_var"]}, "statistics.pt")
     monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
     assert slim(*flags) == 2
     said = capsys.readouterr().err

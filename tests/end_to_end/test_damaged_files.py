@@ -215,6 +215,17 @@ def test_a_training_of_something_else_is_refused(finished, copied, capsys):
     assert line.endswith("remove that directory to train anew, or use another run directory")
 
 
+def test_entries_of_another_run_are_not_exported(copied, capsys):
+    path = copied / "entries.json"
+    entries = json.loads(path.read_text())
+    ours = next(entry for entry in entries if entry["method"] == "CafeNet-E")
+    ours["channels"] = {name: channels[1:] for name, channels in ours["channels"].items()}
+    path.write_text(json.dumps(entries))
+    line = refused(capsys, "export", copied, copied / "slim.pt")
+    assert f"{path} must hold what this run found, but the model in {copied / OURS} keeps other channels" in line
+    assert not (copied / "slim.pt").exists()
+
+
 def test_nothing_of_other_data_is_taken(tmp_path, capsys):
     """As many images of the same size under the same name: only their content tells them apart."""
     path = tmp_path / "data" / "train.npz"

@@ -60,8 +60,23 @@ def test_what_the_run_does_not_have(arguments, message, finished, tmp_path, caps
     assert list(tmp_path.iterdir()) == []
 
 
+def test_several_formats_and_int8(finished, tmp_path, capsys):
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    assert main(["export", str(finished), str(tmp_path / "model"), "--format", "pt2,onnx"]) == 0
+    assert {each.name for each in tmp_path.iterdir()} == {"model.pt2", "model.onnx"}
+    assert main(["export", str(finished), str(tmp_path / "int8.onnx"), "--quantize", "int8"]) == 0
+    assert "int8.onnx: CafeNet-E 50%, largest difference of outputs " in (said := capsys.readouterr().out)
+    assert ", accuracy on validation data " in said.splitlines()[-1]
+    with pytest.raises(SystemExit):
+        main(["export", str(finished), str(tmp_path / "model"), "--format", "onnx,tflite"])
+    assert "must be of pt, pt2, onnx, openvino, executorch, but got tflite" in capsys.readouterr().err
+
+
 def test_an_unknown_ending(finished, tmp_path, capsys):
-    assert "must be one of pt, pt2, onnx, but got 'h5'" in refused(capsys, "export", finished, tmp_path / "model.h5")
+    assert "must be one of pt, pt2, onnx, openvino, executorch, but got 'h5'" in refused(
+        capsys, "export", finished, tmp_path / "model.h5"
+    )
 
 
 def test_no_run_directory(tmp_path, capsys):

@@ -115,7 +115,6 @@ def test_the_random_baseline_is_the_best_on_the_validation_set(recipe, tmp_path)
         slim = workload.space.extract(widths[-1])
         slim.load_state_dict(state)
         scores.append(evaluate(slim, workload.loader(workload.validation))["accuracy"])
-        assert json.loads((place / "validation.json").read_text()) == {"accuracy": scores[-1]}
     found = row(results, "Random")
     assert found["widths"] == widths[int(np.argmax(scores))]
     assert found["search_score"] == max(scores)

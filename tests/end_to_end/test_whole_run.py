@@ -214,8 +214,9 @@ def test_the_table_is_printed_with_what_may_be_claimed(finished, tmp_path, capsy
     assert "a tiny run" in output
     for method in KEYS:
         assert method in output
-    assert "CafeNet-E - Uniform at 50%: " in output
-    assert "(one seed, no claim)" in output
+    assert "CafeNet-E at 50%: " in output
+    assert "Uniform" in output
+    assert "(1 seed)" in output
     assert str(directory) in output
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cafenet.report.run_records import RunRecord, StudyRecord, TrialRecord
+from cafenet.report.run_records import RunRecord, StudyRecord
+from cafenet.report.trials import TrialRecord
 
 
 class Page(HTMLParser):
@@ -20,6 +21,7 @@ class Page(HTMLParser):
         self.blocks: dict[str, Any] = {}
         self.addresses: list[str] = []
         self.missing: list[str] = []
+        self.keys: list[str] = []
         self._cell: list[str] | None = None
         self._block: str | None = None
         self._is_missing = False
@@ -34,6 +36,8 @@ class Page(HTMLParser):
             self.tables[-1].append([])
         elif tag in ("td", "th"):
             self._cell = []
+        elif tag == "button":
+            self.keys.append(found["data-legend"] or "")
         elif tag == "figure":
             self.figures.append(found["id"] or "")
         elif tag == "script" and found.get("type") == "application/json":

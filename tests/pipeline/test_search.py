@@ -577,7 +577,8 @@ def test_a_page_is_made_of_its_directory(tmp_path, capsys):
     assert main(["report", str(tmp_path / "mine")]) == 0
     page = (tmp_path / "mine" / "report.html").read_text()
     assert "Plain at 50%" in page
-    assert f"scores {answer.score:.4f} on the validation data" in page
+    assert "The slim model needs " in page
+    assert f"{answer.gain.after.score:.2%}" in page
     for name in ("widths", "accuracy-flops", "progress", "histogram", "training", "bins"):
         assert f'id="figure-{name}"' in page
     assert "Not there yet" not in page
@@ -603,7 +604,7 @@ def test_an_own_algorithm_of_any_kind(tmp_path):
     answer = found(algorithm=Own(), directory=tmp_path / "mine")
     assert answer.found.algorithm == "own"
     assert main(["report", str(tmp_path / "mine")]) == 0
-    assert "CafeNet (own) at 50%" in (tmp_path / "mine" / "report.html").read_text()
+    assert "CafeNet (own) 50%" in (tmp_path / "mine" / "report.html").read_text()
 
 
 def test_numbers_of_epochs_are_short_for_trainings():

@@ -78,12 +78,17 @@ def test_a_metric_of_the_users_own_is_compared_with_other_examples_targets(train
     assert not judge(built(), job, tmp_path / "two", None).is_trained
 
 
-def test_the_verdict_is_kept_for_the_same_model_alone(trained, tmp_path):
+def test_the_verdict_is_kept_for_the_same_model_data_and_metric_alone(trained, tmp_path, monkeypatch):
     job = Job(train=TRAIN, validation=VAL)
     first = judge(trained, job, tmp_path, None)
-    broken = Job(train=TRAIN, validation=[])  # nothing is read a second time
-    assert judge(trained, broken, tmp_path, None) == first
+    images, labels = VAL.tensors
     assert not judge(built(), job, tmp_path, None).is_trained
+    other = Job(train=TRAIN, validation=TensorDataset(images, (labels + 1) % 4))
+    assert not judge(trained, other, tmp_path, None).is_trained
+    assert judge(trained, Job(TRAIN, VAL, metric=lambda output, target: -output[:, 0]), tmp_path, None) != first
+    judge(trained, job, tmp_path, None)
+    monkeypatch.setattr("cafenet.pipeline.trained_model.against_chance", None)  # nobody looks a second time
+    assert judge(trained, job, tmp_path, None) == first
 
 
 def test_a_trained_model_gets_its_defaults_and_stays_as_it_is(trained, tmp_path):

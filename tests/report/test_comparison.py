@@ -46,13 +46,13 @@ def test_the_page_shows_each_runs_own_numbers(finished, tmp_path):
     other = changed(finished, tmp_path / "r2", better=0.25, supernet__r=2)
     page = Page(comparison_html(read_comparison([finished, other])))
     head, *rows = page.tables[0]
-    assert head == ["run", "supernet.r", "method", "budget", "FLOPs", "accuracy", "time"]
-    own = {row[0]: row for row in rows if row[2] == "CafeNet-E"}
+    assert head == ["model", "accuracy", "supernet.r", "FLOPs", "time of the run"]
+    own = {row[0].partition(":")[0]: row for row in rows if row[0].endswith("CafeNet-E 50%")}
     for place in (finished, other):
         (row,) = [
             row for row in json.loads((place / "results.json").read_text())["rows"] if row["method"] == "CafeNet-E"
         ]
-        assert float(own[place.name][5].split(" ")[0]) == pytest.approx(50 * sum(row["accuracies"]), abs=0.006)
+        assert float(own[place.name][1].split(" ")[0]) == pytest.approx(50 * sum(row["accuracies"]), abs=0.006)
     assert len(rows) == 5, "baselines that both runs share are shown once"
 
 
@@ -93,7 +93,7 @@ def test_the_command(finished, tmp_path, capsys):
     figures = tmp_path / "figures"
     assert main(["compare", str(finished), str(other), "--output", str(output), "--figures", str(figures)]) == 0
     assert "figure-sweep" in Page(output.read_text()).figures
-    assert (figures / "sweep.png").exists()
+    assert (figures / "sweep.svg").exists()
     assert "supernet.r" in capsys.readouterr().out
 
 
@@ -168,6 +168,9 @@ def test_many_keys_have_a_table_of_their_own(finished, tmp_path, capsys):
     told = capsys.readouterr().out
     assert "what differs" in told
     assert all(key.replace("__", ".") in told for key in keys)
+    differing = Page((tmp_path / "page.html").read_text()).tables[-1]
+    assert differing[0] == ["key", "whole", "other"]
+    assert [row[0] for row in differing[1:]] == read_comparison([finished, other]).keys
     assert "other: the final models are not all trained" in " ".join(told.split())
 
 
@@ -175,3 +178,16 @@ def test_many_keys_have_a_table_of_their_own(finished, tmp_path, capsys):
 def test_names_that_mean_something_to_the_plotter(finished, tmp_path, name):
     other = changed(finished, tmp_path / name, supernet__r=2)
     assert "<svg" in comparison_html(read_comparison([finished, other]))
+
+
+def test_a_colour_means_one_run_or_one_baseline(finished, tmp_path):
+    other = changed(finished, tmp_path / "r2", better=0.25, supernet__r=2)
+    comparison = read_comparison([finished, other])
+    (chart,) = comparison_figures(comparison)["accuracy-flops"].charts
+    kinds = {key.label: key.kind for key in chart.keys}
+    assert kinds == {"whole": "own", "r2": "other-1", "Uniform": "uniform", "Original": "original",
+                     "Fixed pattern": "original"}  # fmt: skip
+    shapes = {key.label: key.shape for key in chart.keys}
+    assert shapes["Original"] != shapes["Fixed pattern"]
+    (losses,) = comparison_figures(comparison)["training"].charts
+    assert {key.label: key.kind for key in losses.keys} == {"whole": "own", "r2": "other-1"}

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -11,19 +13,28 @@ from torch import nn
 import cafenet
 from cafenet.cli.main import main
 from cafenet.errors import RecipeError
-from cafenet.report.figures import accuracy_against_flops, all_figures
-from cafenet.report.figures import finished as distinct
+from cafenet.pipeline.gain_text import count as short
+from cafenet.report.figures import all_figures
+from cafenet.report.models import rows_of
 from cafenet.report.run_page import report_html, write_report
-from cafenet.report.run_records import StudyRecord, read_run, read_trials
+from cafenet.report.run_records import StudyRecord, read_run
+from cafenet.report.search_charts import finished as distinct
+from cafenet.report.search_charts import pareto_front, scored_studies, searched_last
+from cafenet.report.trials import read_study, read_trials
+from cafenet.report.width_charts import Layer, layers_of
 from cafenet.runs.recipe_files import load_recipe
-from cafenet.runs.results import count
+from cafenet.runs.results import verdict
 from cafenet.runs.run_recipe import run_recipe
+from cafenet.searching.store.trials import TrialStore
 from cafenet.space.bins import uniform_bins
 from cafenet.space.description import describe_space
 from tests.helpers.pages import Page, made_up_run
 from tests.helpers.tiny_run import note, recipe_file
 
-FIGURES = ["widths", "accuracy-flops", "progress", "histogram", "training", "bins", "time"]
+OPEN = ["network", "cost", "widths", "accuracy-flops", "final-training"]
+FOLDED = ["progress", "histogram", "training", "bins", "time"]
+FOUND = ["widths", "accuracy-flops", *FOLDED]
+"""Figures of a run whose final models are not trained."""
 
 
 @pytest.fixture(scope="module")
@@ -37,20 +48,33 @@ def results(finished):
 
 
 def test_a_run_ends_with_its_page(page):
-    assert page.figures == [f"figure-{name}" for name in FIGURES]
+    assert page.figures == [f"figure-{name}" for name in OPEN + FOLDED]
     assert page.missing == []
 
 
-def test_the_table_is_that_of_the_results(page, results):
+def test_what_few_need_is_folded(finished):
+    text = (finished / "report.html").read_text()
+    shown, _, details = text.partition('<h2 class="details">Details</h2>')
+    assert "<details" not in shown
+    assert all(f'<figure id="figure-{name}">' in shown for name in OPEN)
+    assert all(re.search(rf'<details><summary>[^<]*</summary><figure id="figure-{name}">', details) for name in FOLDED)
+
+
+def test_the_table_is_that_of_the_results(finished, page, results):
     head, *rows = page.tables[0]
-    assert head == ["method", "budget", "FLOPs", "params", "latency", "accuracy"]
+    assert head == ["model", "accuracy (test)", "FLOPs", "parameters", "latency", "file"]
     assert len(rows) == len(results["rows"]) == 4
+    full = results["rows"][0]["flops"]
     for shown, row in zip(rows, results["rows"], strict=True):
         first, second = (100 * value for value in row["accuracies"])
-        assert shown[:2] == [row["method"], row["budget"] or "-"]
-        assert shown[2:5] == [count(row["flops"]), count(row["params"]), f"{row['latency_ms']:.2f} ms"]
-        assert float(shown[5].split(" ")[0]) == pytest.approx((first + second) / 2, abs=0.006)
-        assert float(shown[5].split(" ")[2].rstrip("%")) == pytest.approx(abs(first - second) / 2**0.5, abs=0.006)
+        assert shown[0] == f"{row['method']} {row['budget']}".strip()
+        assert float(shown[1].split(" ")[0]) == pytest.approx((first + second) / 2, abs=0.006)
+        assert float(shown[1].split(" ")[2].rstrip("%")) == pytest.approx(abs(first - second) / 2**0.5, abs=0.006)
+        share = f" ({row['flops'] / full:.0%})" if row["budget"] else ""
+        assert shown[2:4] == [short(row["flops"]) + share, short(row["params"])]
+        assert shown[4] == f"{row['latency_ms']:.3g} ms"
+    size = (finished / "models" / "original" / "seed-0" / "slim.pt").stat().st_size
+    assert rows[0][5] == f"{short(size)}B"
 
 
 def test_the_widths_are_those_of_the_results(page, results):
@@ -62,17 +86,66 @@ def test_the_widths_are_those_of_the_results(page, results):
     }
 
 
-def test_the_verdict_gives_exact_costs(finished, results):
+def test_the_verdict_is_in_plain_words(finished, results):
     (own,) = [row for row in results["rows"] if row["method"] == "CafeNet-E"]
     text = (finished / "report.html").read_text()
-    verdict = text[text.index('<div class="verdict">') : text.index("</div>")]
-    assert f"{own['flops']:,} FLOPs, {own['params']:,} parameters" in verdict
-    assert "CafeNet-E - Uniform at 50%" in verdict
-    assert "95% interval" in verdict
+    top = text[text.index('<div class="verdict">') : text.index("<section>")]
+    headline = re.search(r'<p class="headline">(.*?)</p>', top).group(1)
+    rows = rows_of(read_run(finished))
+    assert headline == verdict(next(row for row in rows if row.method == "CafeNet-E"), [
+        row for row in rows if row.method != "Fixed pattern"]) + "."  # fmt: skip
+    assert headline.endswith("(2 seeds).")
+    assert f"{sum(own['accuracies']) / 2:.2%} accuracy on 2,000 test examples" in top
+    assert 'data-tip="0: 8 to ' in top
+    assert "CafeNet-E - Uniform at 50%: " in text
+    assert "95% interval" in text
+
+
+def test_a_search_shows_finished_models_and_never_the_supernets_score():
+    models = [
+        {"name": name, "flops": flops, "params": 10 * flops, "latency_ms": 1.0, "file_bytes": 4000, "score": score,
+         "test_score": None}
+        for name, flops, score in (("before", 400, 0.9), ("after", 100, 0.88), ("Uniform", 100, 0.85))
+    ]  # fmt: skip
+    gain = {"metric": "accuracy", "models": models, "is_trained": True, "uniform": "with the same fine-tuning",
+            "num_validation": 500, "num_test": None}  # fmt: skip
+    entry = {"method": "CafeNet-T", "budget": "25%", "search_score": 0.4321, "supernet": "supernet",
+             "channels": {"features.0.conv": [0, 1]}}  # fmt: skip
+    recipe = {"description": "net", "metric": "accuracy", "called": True, "budget": "25%"}
+    text = report_html(made_up_run(9, gain=gain, entries=[entry], recipe=recipe))
+    assert "A quarter of the FLOPs, 2.00 points below the original; 3.00 points above Uniform (1 seed)." in text
+    assert "reaches 88.00% accuracy on 500 validation examples" in text
+    assert [row[:2] for row in Page(text).tables[0]] == [
+        ["model", "accuracy (validation)"],
+        ["Original", "90.00%"],
+        ["CafeNet-T 25%", "88.00%"],
+        ["Uniform 25%", "85.00%"],
+    ]
+    (told,) = [tip for tip in re.findall(r'data-tip="([^"]*)"', text) if "43.21" in tip]
+    assert told == "CafeNet-T 25%: the widths that were picked, 43.21 in the supernet at 0.00M FLOPs"
+    assert text.count("43.21") == 1
+
+
+def test_scores_like_chance_reach_the_verdict(finished):
+    run = read_run(finished)
+    warned = [replace(study, warning="scores look like chance: 10.0%") for study in run.studies]
+    text = report_html(replace(run, studies=warned))
+    assert '<p class="headline">Nothing can be concluded: scores look like chance.</p>' in text
+    assert '<p class="doubt">Scores look like chance: 10.0%.</p>' in text
+    assert "Warning: scores look like chance" in report_html(made_up_run(3, studies=warned))
+
+
+def test_warnings_are_kept_with_the_study(tmp_path):
+    space = cafenet.trace(nn.Sequential(nn.Conv2d(1, 4, 1), nn.Conv2d(4, 2, 1)), torch.zeros(1, 1, 2, 2))
+    store = TrialStore(tmp_path / "trials.journal", uniform_bins(space, 2), {})
+    assert read_study(tmp_path / "trials.journal") == ([], "")
+    store.warn("scores look like chance")
+    assert read_study(tmp_path / "trials.journal") == ([], "scores look like chance")
 
 
 def test_the_dots_are_the_study(finished, page):
     trials = [trial for trial in distinct(read_trials(finished / "supernet" / "trials.journal")) if trial.is_complete]
+    trials.sort(key=lambda trial: trial.costs["flops"])
     block = page.blocks["points-0"]
     assert block["groups"] == list(trials[0].widths)
     assert block["points"] == [
@@ -80,14 +153,14 @@ def test_the_dots_are_the_study(finished, page):
     ]
     source = (finished / "report.html").read_text()
     drawn = source[source.index('data-points="points-0"') :]
-    assert drawn[: drawn.index("</g>\n   </g>")].count("<use ") == len(trials)
+    assert drawn[: drawn.index("</g>")].count("<circle ") == len(trials)
 
 
 def test_the_bars_are_the_widths(finished, results):
     (own,) = [row for row in results["rows"] if row["method"] == "CafeNet-E"]
     text = (finished / "report.html").read_text()
     figure = text[text.index('id="figure-widths"') : text.index('id="figure-accuracy-flops"')]
-    tips = re.findall(r'data-tip="([^":]*): (\d+) of (\d+) channels"', figure)
+    tips = re.findall(r'data-tip="([^":]*): (\d+) of (\d+) channels; Uniform keeps \d+"', figure)
     assert {name.split(" ")[0]: int(kept) for name, kept, _ in tips} == own["widths"]
 
 
@@ -105,7 +178,7 @@ def test_what_users_write_is_escaped(finished):
     ("step", "told", "figures"),
     [
         ("train", ["no width has been scored", "search has not finished", "no table"], ["training", "bins", "time"]),
-        ("search", ["no table"], FIGURES),
+        ("search", ["no table"], FOUND),
     ],
 )
 def test_an_unfinished_run_says_what_is_missing(tmp_path, step, told, figures):
@@ -149,7 +222,7 @@ def test_a_failed_step_says_why_and_a_later_start_forgets_it(tmp_path, monkeypat
 def test_one_trial_and_very_many(num_trials):
     run = made_up_run(num_trials)
     page = Page(report_html(run))
-    assert page.figures == [f"figure-{name}" for name in FIGURES[1:]]
+    assert page.figures == [f"figure-{name}" for name in FOUND[1:]]
     assert len(page.blocks["points-0"]["points"]) == -(-num_trials // 3)
     assert any("search has not finished" in line for line in page.missing)
 
@@ -161,7 +234,8 @@ def test_two_thousand_trials_stay_under_three_megabytes():
 def test_numbers_on_axes_are_not_cut():
     losses = [{"epoch": number, "loss": 0.4251 + 0.0001 * number} for number in range(20)]
     text = report_html(made_up_run(0, space=None, studies=[StudyRecord("supernet", losses, [])]))
-    assert re.search(r">0\.42\d\d\d<", text)
+    ticks = re.findall(r">(0\.42\d*)<", text)
+    assert len(ticks) == len(set(ticks)) >= 3
 
 
 @pytest.mark.parametrize(("called", "shown"), [(True, 1), (False, 0)])
@@ -169,10 +243,12 @@ def test_the_front_is_that_of_a_searchs_last_stage_and_of_a_runs_first_supernet(
     whole = made_up_run(60).studies[0]
     halves = [StudyRecord(f"stage-{n + 1}", whole.log, whole.trials[30 * n : 30 * n + 30]) for n in range(2)]
     recipe = {"description": "made up", "metric": "accuracy", "called": called}
-    axes = accuracy_against_flops(made_up_run(1, studies=halves, recipe=recipe)).axes[0]
-    (line,) = [line for line in axes.lines if line.get_label() == "Pareto front"]
-    complete = [trial for trial in halves[shown].trials if trial.is_complete]
-    assert line.get_ydata().max() == pytest.approx(100 * max(trial.value for trial in complete))
+    run = made_up_run(1, studies=halves, recipe=recipe)
+    assert searched_last(run, list(scored_studies(run))) == f"stage-{shown + 1}"
+    front = pareto_front(scored_studies(run)[f"stage-{shown + 1}"])
+    drawn = re.search(r'<polyline class="thin front" points="([^"]*)"', report_html(run)).group(1)
+    assert len(drawn.split(" ")) == len(front)
+    assert front[-1].value == max(trial.value for trial in halves[shown].trials if trial.is_complete)
 
 
 def test_only_dropped_widths():
@@ -199,14 +275,19 @@ def test_attributes_against_uniform():
     text = report_html(made_up_run(0, space=space, results={"rows": rows, "reference": []}, studies=[]))
     assert 'data-tip="Bald: +20.00 points"' in text
     assert 'data-tip="Smiling: -10.00 points"' in text
+    assert re.search(r'x="0.00%" width="33.33%"[^>]*data-tip="Smiling', text), "10 of 30 points, to the left of zero"
 
 
 def test_the_command_saves_figures(finished, tmp_path, capsys):
-    assert main(["report", str(finished), "--figures", str(tmp_path / "figures")]) == 0
-    written = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert written == {f"{name}.{ending}" for name in FIGURES for ending in ("svg", "png")}
-    assert (tmp_path / "figures" / "widths.png").read_bytes().startswith(b"\x89PNG")
-    assert str(finished / "report.html") in capsys.readouterr().out
+    place = tmp_path / "figures"
+    assert main(["report", str(finished), "--figures", str(place), "--output", str(tmp_path / "x" / "page.html")]) == 0
+    written = {path.name: path.read_text() for path in place.iterdir()}
+    assert set(written) == {f"{name}.svg" for name in (*OPEN[1:], *FOLDED)}
+    for drawn in written.values():
+        assert "var(" not in drawn, "programs that are no browsers know no names of colours"
+        assert ElementTree.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
+    assert (tmp_path / "x" / "page.html").read_text() == (finished / "report.html").read_text()
+    assert str(tmp_path / "x" / "page.html") in capsys.readouterr().out
 
 
 def test_a_directory_without_a_run(tmp_path, capsys):
@@ -228,3 +309,11 @@ def test_coupled_layers_of_transposed_convolutions():
     space = cafenet.trace(nn.Sequential(model, nn.Linear(8 * 25, 2)), torch.zeros(1, 3, 5, 5))
     described = describe_space(space, uniform_bins(space, 4))
     assert [group["layers"] for group in described["groups"]] == [["0.0"], ["0.1"], ["0.2"]]
+    kinds = [(layer["name"], layer["kind"]) for layer in described["layers"]]
+    assert kinds == [("0.0", "Conv2d"), ("0.1", "ConvTranspose2d"), ("0.2", "Conv2d")]
+
+
+def test_layers_stand_in_the_order_of_the_network():
+    groups = [{"name": "a", "layers": ["a", "c"], "channels": 8}, {"name": "b", "layers": ["b"], "channels": 4}]
+    space = {"groups": groups, "layers": [{"name": name, "kind": "Conv2d"} for name in "abc"]}
+    assert layers_of(space, {"a": 2}) == [Layer("a", 8, 2), Layer("b", 4, 4), Layer("c", 8, 2)]

@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorial.md"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+NEEDS = {"lightning": ("lightning", "accelerate", "transformers")}
 RUNS = ("run", "train", "search", "finetune", "evaluate")
 
 FENCE = re.compile(
@@ -41,6 +42,7 @@ FENCE = re.compile(
 )
 
 CUTS = {
+    r"time\.perf_counter": "time.process_time",  # load of other processes is not that of the model
     r"epochs=\d+": "epochs=0.5",
     r"epochs = \d+": "epochs = 1",
     r"samples=\d+": "samples=4",
@@ -124,10 +126,12 @@ def test_the_tutorial_can_be_followed(place, monkeypatch, capsys):
 
 
 @pytest.fixture
-def steady_clock(monkeypatch) -> None:
-    """Latencies that follow from FLOPs, since those of a busy machine may meet no budget."""
+def steady_clock(monkeypatch, request) -> None:
+    """Latencies that follow from FLOPs, since those of a busy machine may meet no budget. The device answers itself."""
+    if request.node.callspec.params["page"].stem == "own-device":
+        return
 
-    def estimated(model, example_inputs, settings) -> float:
+    def estimated(model, example_inputs, settings, reference=None) -> float:
         return cafenet.trace(model, example_inputs, verify=False).flops() / 1e6
 
     for module in (api, checks, latency, latency_model, widths):
@@ -136,6 +140,8 @@ def steady_clock(monkeypatch) -> None:
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_python_blocks_of_how_to_pages_run(page, place, steady_clock, monkeypatch, capsys):
+    for library in NEEDS.get(page.stem, ()):
+        pytest.importorskip(library)
     for block in blocks(TUTORIAL):
         if block.title in ("net.py", "mydata.py"):
             write(block)
@@ -180,7 +186,8 @@ def test_the_api_reference_has_every_public_name():
     assert len(set(entries)) == len(entries)
     assert {name for _, name in entries} >= set(cafenet.__all__)
     for module, name in entries:
-        assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+        if not module.startswith("cafenet.integrations"):  # these need libraries that may be missing
+            assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
     assert len(cafenet.__all__) <= 30
 
 

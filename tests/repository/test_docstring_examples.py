@@ -31,6 +31,7 @@ DATA = [
     *("loaders.eval_loader", "split.hold_out"),
 ]
 PIPELINE = [
+    *("own_loop.Supernet", "own_loop.Supernet.search"),
     *("search.search", "options.SearchOptions", "result.SearchResult", "result.SearchResults", "stages.StagesConfig"),
 ]
 NAMES = [

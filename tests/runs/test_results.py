@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from cafenet.runs.recipe import Reference
-from cafenet.runs.results import Row, as_document, claims, comparisons, count, results_table
+from cafenet.runs.results import Row, as_document, claims, comparisons, count, results_table, verdict
 
 
 def row_of(method: str, accuracies: tuple[float, ...], budget: str = "50%", **more) -> Row:
@@ -73,21 +73,40 @@ def test_comparisons_are_with_the_same_budget_and_the_original():
     assert [other.budget for _, other, _ in comparisons(ONE_SEED)] == ["", "50%", "", "25%"]
 
 
-def test_one_seed_claims_nothing():
-    assert claims(ONE_SEED)[:2] == [
-        "CafeNet-E - Original at 50%: -1.88 points (one seed, no claim)",
-        "CafeNet-E - Uniform at 50%: +3.12 points (one seed, no claim)",
-    ]
+def test_one_seed_claims_nothing_about_chance():
+    said = claims(ONE_SEED)
+    assert (
+        said[0]
+        == "CafeNet-E at 50%: half the FLOPs, 1.88 points below the original; 3.12 points above Uniform (1 seed)"
+    )
+    assert len(said) == 2, "intervals need several seeds"
+
+
+def test_small_differences_of_one_seed():
+    """0.2 points are less than two trainings of one network differ by; a loss against the original is told anyway."""
+    full = Row("Original", "", 300, 1500, 1.0, (0.7,), None, {})
+    rows = [full, row_of("Uniform", (0.7,), flops=150), row_of("CafeNet-E", (0.698,), flops=150)]
+    assert (
+        verdict(rows[2], rows) == "Half the FLOPs, 0.20 points below the original; no different from Uniform (1 seed)"
+    )
+    rows[2] = row_of("CafeNet-E", (0.702,), flops=114)
+    assert verdict(rows[2], rows) == "38% of the FLOPs, no different from the original or from Uniform (1 seed)"
 
 
 def test_a_clear_difference_of_three_seeds():
     """Differences of 1, 2 and 3 points: 2 with a standard error of 0.5774, and t is 4.3027: 2 - 2.48 to 2 + 2.48."""
     rows = [row_of("Uniform", (0.7, 0.7, 0.7)), row_of("CafeNet-E", (0.71, 0.72, 0.73))]
-    assert claims(rows) == ["CafeNet-E - Uniform at 50%: +2.00 points (95% interval -0.48 to +4.48, not clear)"]
+    head, pair = claims(rows)
+    assert "no clear difference from Uniform (3 seeds)" in head
+    assert pair == "CafeNet-E - Uniform at 50%: +2.00 points (95% interval -0.48 to +4.48, not clear)"
     rows[1] = row_of("CafeNet-E", (0.719, 0.72, 0.721))
-    assert claims(rows) == ["CafeNet-E - Uniform at 50%: +2.00 points (95% interval +1.75 to +2.25)"]
+    head, pair = claims(rows)
+    assert "2.00 points above Uniform (3 seeds)" in head
+    assert pair == "CafeNet-E - Uniform at 50%: +2.00 points (95% interval +1.75 to +2.25)"
     rows[1] = row_of("CafeNet-E", (0.679, 0.68, 0.681))
-    assert claims(rows) == ["CafeNet-E - Uniform at 50%: -2.00 points (95% interval -2.25 to -1.75)"]
+    head, pair = claims(rows)
+    assert "2.00 points below Uniform (3 seeds)" in head
+    assert pair == "CafeNet-E - Uniform at 50%: -2.00 points (95% interval -2.25 to -1.75)"
 
 
 def test_the_document_is_plain_and_whole():

@@ -361,6 +361,17 @@ def test_the_bilateral_pattern_scores_the_mean_of_both_sides():
         assert (score.candidate, score.num_candidates) == (0, 2)
 
 
+@pytest.mark.parametrize("options", [{}, {"exact": True}])
+def test_the_mean_over_candidates_as_the_score(options):
+    supernet = tiny()
+    scorer = scorer_of(supernet, candidates="mean")
+    values = by_hand(supernet, [4, 3])
+    score = scorer.score(np.array([4, 3]), **options)
+    assert score.value == pytest.approx(sum(values) / 3, abs=ONE_EXAMPLE)
+    assert max(values) - score.value > ONE_EXAMPLE
+    assert (score.candidate, score.num_candidates) == (values.index(max(values)), 3)
+
+
 def test_drawn_candidates_are_the_same_each_time():
     supernet = tiny(LocallyFree(1, per_group=True, max_candidates=4))
     scorer, bin_counts = scorer_of(supernet), np.array([4, 3])

@@ -173,7 +173,7 @@ def measured(monkeypatch):
     """The widths of all slim models that were measured; a model takes as many ms as it has params."""
     calls = []
 
-    def fake(model, example_inputs, settings):
+    def fake(model, example_inputs, settings, reference):
         assert example_inputs is IMAGE
         assert isinstance(settings, LatencyConfig)
         calls.append((model[0].out_channels, model[1].out_channels))
@@ -253,7 +253,7 @@ def test_measurements_of_another_device_or_format_are_replaced(measured, tmp_pat
     fit_latency(*arguments, cache=path)
     assert measured
     measured.clear()
-    monkeypatch.setattr(latency_model, "_device_name", lambda device: "abacus")
+    monkeypatch.setattr(latency_model, "machine_name", lambda device: "abacus")
     fit_latency(*arguments, cache=path)
     assert measured
 

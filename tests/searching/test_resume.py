@@ -159,6 +159,8 @@ def test_two_workers_score_each_width_once_also_when_one_is_killed(dies, monkeyp
 class Estimate:
     """Of latency: a millisecond a channel, as it was measured before helpers began."""
 
+    full_ms = 1.0
+
     def predict(self, widths):
         return widths.sum(axis=1).astype(float)
 

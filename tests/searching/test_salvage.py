@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from cafenet.report.run_records import read_trials
+from cafenet.report.trials import read_trials
 from tests.searching.test_store import content, lines, scored, store_at
 
 DAMAGES = {

@@ -415,12 +415,14 @@ def test_a_latency_is_met_by_a_real_measurement(monkeypatch):
 def test_a_measured_latency_decides_and_the_next_best_is_tried(monkeypatch):
     """Every channel takes a microsecond, and an odd number of them a whole second, which no estimate foresees."""
 
-    def measured(model, example_inputs, settings):
+    def measured(model, *_):
         channels = [model.one.out_channels, model.two.out_channels]
         return sum(channels) / 1000 + (1000 if channels[0] % 2 and channels != [8, 12] else 0)
 
     def estimated(*_, **__):
         class Estimate:
+            full_ms = 0.02
+
             def predict(self, widths):
                 return widths.sum(axis=1) / 1000
 
@@ -445,7 +447,7 @@ def test_a_latency_is_met_where_it_was_estimated_too_low(algorithm, monkeypatch)
     """By 10% when the estimate was fitted, as on a machine that has got busy since."""
     real = {"one": 3, "two": 2}
 
-    def measured(model, example_inputs, settings):
+    def measured(model, *_):
         return real["one"] * model.one.out_channels + real["two"] * model.two.out_channels
 
     monkeypatch.setattr(latency_model, "measure_latency", lambda *args: measured(*args) / 1.1)

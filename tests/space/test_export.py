@@ -59,9 +59,9 @@ def changed(monkeypatch):
             copy.head.bias += 0.1
         return copy
 
-    save, exported = export_module.save, export_module._exported
+    save, exported = export_module.save, export_module.exported
     monkeypatch.setattr(export_module, "save", lambda model, path: save(other(model), path))
-    monkeypatch.setattr(export_module, "_exported", lambda model, *arguments: exported(other(model), *arguments))
+    monkeypatch.setattr(export_module, "exported", lambda model, *arguments: exported(other(model), *arguments))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -198,7 +198,7 @@ def test_a_forward_that_writes_into_its_input(ending, tmp_path):
 
 def test_a_difference_in_one_of_many_places_is_seen(monkeypatch, tmp_path):
     """Inputs are noise: an exported model whose middle is wrong but whose bias is right would pass on zeros."""
-    slim, exported = slim_of(), export_module._exported
+    slim, exported = slim_of(), export_module.exported
 
     def other(model: nn.Module, *arguments):
         copy = export_module.copy_of(model)
@@ -206,7 +206,7 @@ def test_a_difference_in_one_of_many_places_is_seen(monkeypatch, tmp_path):
             copy.one.weight *= 1.1
         return exported(copy, *arguments)
 
-    monkeypatch.setattr(export_module, "_exported", other)
+    monkeypatch.setattr(export_module, "exported", other)
     with pytest.raises(ExportError, match="same outputs"):
         export(slim, EXAMPLE, tmp_path / "slim.pt2")
 
@@ -294,7 +294,10 @@ def test_the_format_may_be_said_instead_of_the_ending(tmp_path):
 
 @pytest.mark.parametrize(("name", "kind"), [("slim.h5", "'h5'"), ("slim", "''"), ("pt", "''")])
 def test_an_unknown_ending(name, kind, tmp_path):
-    with pytest.raises(ExportError, match=f"must be one of pt, pt2, onnx, but got {kind}; use --format or an ending"):
+    with pytest.raises(
+        ExportError,
+        match=f"must be one of pt, pt2, onnx, openvino, executorch, but got {kind}; use --f",
+    ):
         export(slim_of(), EXAMPLE, tmp_path / name)
 
 

@@ -121,8 +121,8 @@ def test_a_finished_run_is_not_run_again(tmp_path):
 def test_a_signal_saves_first(number, tmp_path):
     whole = trained(supernet_of(), tmp_path / "whole", data=Augmented(), **options())
     handler = signal.getsignal(number)
-    # example 70 is read for step 9; checkpoints come at 3, 6, 9, 12
-    interrupted = Augmented(at=76, happens=lambda: signal.raise_signal(number))
+    # 32 examples are read for the sketch, and example 70 for step 9; checkpoints come at 3, 6, 9, 12
+    interrupted = Augmented(at=32 + 76, happens=lambda: signal.raise_signal(number))
     with pytest.raises(KeyboardInterrupt, match=f"stopped by {number.name} after step 10; start again to continue"):
         trained(supernet_of(), tmp_path / "parts", data=interrupted, **options())
     assert signal.getsignal(number) is handler
@@ -140,7 +140,7 @@ def stop_all() -> None:
 
 def test_a_signal_to_all_processes_saves_first(tmp_path):
     whole = trained(supernet_of(), tmp_path / "whole", data=Augmented(), **options())
-    stopped = Augmented(at=20, happens=stop_all)
+    stopped = Augmented(at=40, happens=stop_all)  # the sketch reads 32 in another worker
     with pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM after step"):
         trained(supernet_of(), tmp_path / "parts", data=stopped, num_workers=1, **options())
     parts = trained(supernet_of(), tmp_path / "parts", data=Augmented(), **options())
@@ -155,7 +155,7 @@ def test_a_second_signal_does_not_wait(tmp_path):
     whole = trained(supernet_of(), data=Augmented(), **options())
     supernet = supernet_of()
     with pytest.raises(KeyboardInterrupt):
-        trained(supernet, tmp_path, data=Augmented(at=76, happens=twice), **options())
+        trained(supernet, tmp_path, data=Augmented(at=32 + 76, happens=twice), **options())
     assert torch.load(tmp_path / "supernet.pt", weights_only=True)["step"] == 9
     # the same object goes on from the checkpoint, whatever the broken step left in it
     trained(supernet, tmp_path, data=Augmented(), **options())

@@ -3,11 +3,6 @@
 One test, since starting torchrun takes longer than all that it runs here.
 """
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,12 +10,13 @@ import torch
 
 from cafenet.supernet.candidate_choice import Choice, Exact, Race
 from tests.helpers.small_training import built, log_of, supernet_of, trained
+from tests.helpers.torchrun import under_torchrun
 
 State = dict[str, torch.Tensor]
 
 
 def test_two_processes(tmp_path):
-    run_under_torchrun(tmp_path)
+    under_torchrun(Path(__file__).with_name("two_processes.py"), tmp_path)
     for name in ("exact", "race", "other", "whole", "parts", "stopped"):
         assert_equal(*states(tmp_path, name))
     equal_to_one_process_that_accumulates_the_same_shards(tmp_path, "exact", Exact())
@@ -32,28 +28,6 @@ def test_two_processes(tmp_path):
     assert not torch.equal(one, two)
     assert_equal(states(tmp_path, "parts")[0], states(tmp_path, "whole")[0])
     a_signal_to_one_process_stopped_both_with_a_checkpoint(tmp_path)
-
-
-def run_under_torchrun(directory: Path) -> None:
-    """Both processes note their results in the directory."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
-    command += [str(Path(__file__).with_name("two_processes.py")), str(directory)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    launcher = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
-    try:
-        output, _ = launcher.communicate(timeout=120)
-    except subprocess.TimeoutExpired:
-        os.killpg(launcher.pid, signal.SIGKILL)  # torchrun and what it started
-        output, _ = launcher.communicate()
-    assert launcher.returncode == 0, output[-4000:]
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def states(directory: Path, name: str) -> list[State]:

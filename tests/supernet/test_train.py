@@ -1,6 +1,7 @@
 """Every option of the loop does what its sentence says."""
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -70,10 +71,13 @@ def test_result_and_log(tmp_path):
     assert [line["epoch"] for line in lines] == [1 / 8, 7 / 8, 14 / 8, 2.5]
     for line in lines:
         assert line.keys() == {
-            "step", "epoch", "loss", "lr", "examples_per_second", "candidate", "num_candidates"
+            "step", "epoch", "loss", "lr", "examples_per_second", "candidate", "num_candidates", "chosen"
         }  # fmt: skip
         assert 0 <= line["candidate"] < line["num_candidates"] <= 3
         assert line["examples_per_second"] > 0
+    totals = [sum(line["chosen"].values()) for line in lines]
+    assert [low <= high for low, high in pairwise(totals)] == [True] * 3
+    assert 0 < totals[-1] <= 20
 
 
 def test_without_a_directory_nothing_is_written(tmp_path, monkeypatch):

@@ -1,65 +1,108 @@
-"""Transformers: the widths inside the MLPs are searched, attention keeps its sizes, each with a reason."""
+"""Transformers: heads and widths inside MLPs are searched, where the code takes the number of heads from somewhere.
+
+Expected FLOPs are counted by hand for 5 tokens of 8 features, in 2 heads of 4, with 16 features inside the MLP.
+"""
 
 import pytest
 import torch
 from torch import nn
 
+import cafenet
 from tests.helpers.networks import Forward, proven, reasons, sizes
 
 TOKENS = torch.zeros(2, 5, 8)
+WAYS = ["view", "relative", "chunk", "separate"]
 
 
 class Block(nn.Module):
-    """8 features in 2 heads, 16 inside the MLP; heads are cut in one of the usual ways."""
+    """Self-attention and an MLP; heads are cut in one of the usual ways."""
 
-    def __init__(self, heads: str, fused: bool) -> None:
+    def __init__(self, heads: str, fused: bool, num_heads: int | None = 2) -> None:
         super().__init__()
         self.heads, self.fused = heads, fused
+        self.num_heads = num_heads
         self.norm = nn.LayerNorm(8)
-        self.qkv = nn.Linear(8, 24)
+        if heads == "separate":
+            self.query, self.key, self.value = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+        else:
+            self.qkv = nn.Linear(8, 24)
         self.project = nn.Linear(8, 8)
         self.up = nn.Linear(8, 16)
         self.down = nn.Linear(16, 8)
         self.head = nn.Linear(8, 3)
 
     def forward(self, x):
-        n, t, _ = x.shape
-        mixed = self.qkv(self.norm(x))
-        if self.heads == "view":
-            q, k, v = mixed.view(n, t, 3, 2, 4).permute(2, 0, 3, 1, 4)
-        elif self.heads == "relative":
-            q, k, v = mixed.view(n, t, 3, 2, mixed.shape[-1] // 6).permute(2, 0, 3, 1, 4).unbind(0)
-        else:
-            q, k, v = (part.view(n, t, 2, -1).transpose(1, 2) for part in mixed.chunk(3, -1))
+        q, k, v = self.parts(self.norm(x), *x.shape[:2])
         if self.fused:
             out = nn.functional.scaled_dot_product_attention(q, k, v)
         else:
             out = (q @ k.transpose(-1, -2) * 4**-0.5).softmax(-1) @ v
-        x = x + self.project(out.transpose(1, 2).reshape(n, t, -1))
+        x = x + self.project(out.transpose(1, 2).flatten(2))
         return self.head(x + self.down(nn.functional.gelu(self.up(x))))
 
+    def parts(self, x, n, t):
+        num = 2 if self.num_heads is None else self.num_heads  # None: the number is written into the code
+        if self.heads == "separate":
+            return [layer(x).view(n, t, num, 4).transpose(1, 2) for layer in (self.query, self.key, self.value)]
+        mixed = self.qkv(x)
+        if self.heads == "view":
+            return mixed.view(n, t, 3, num, 4).permute(2, 0, 3, 1, 4)
+        if self.heads == "relative":
+            return mixed.view(n, t, 3, -1, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        return [part.view(n, t, num, 4).transpose(1, 2) for part in mixed.chunk(3, -1)]
 
-@pytest.mark.parametrize("heads", ["view", "relative", "chunk"])
+
+@pytest.mark.parametrize("heads", WAYS)
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("batch", [1, 2])
-def test_hand_written_attention(heads: str, fused: bool, batch: int):
+def test_heads_are_units(heads: str, fused: bool, batch: int):
+    """A head goes with its rows of queries, keys and values, and its columns of the projection."""
     space = proven(Block(heads, fused), TOKENS[:batch])
-    assert sizes(space) == {"up": (16, 1)}
-    assert "batched matrix product (attention)" in reasons(space)["qkv"]
+    name, channels = ("query", 8) if heads == "separate" else ("qkv", 24)
+    assert sizes(space) == {name: (channels, channels // 2), "up": (16, 1)}
     assert "fixed size" in reasons(space)["down"]
     # per image 5 tokens with 8*24 + 8*8 + 2*8*16 + 8*3, and in 2 heads twice 5*5*4
     assert space.flops() == batch * (5 * (192 + 64 + 256 + 24) + 2 * 2 * 100)
-    assert space.flops({"up": 6}) == batch * (5 * (192 + 64 + 96 + 24) + 400)
+    # one head: half of the queries, keys, values and products, and half of the projection
+    assert space.flops({name: channels // 2, "up": 6}) == batch * (5 * (96 + 32 + 96 + 24) + 2 * 100)
+    slim = space.extract({name: channels // 2})
+    assert slim.num_heads == (2 if heads == "relative" else 1)
+    assert slim.project.weight.shape == (8, 4)
 
 
-@pytest.mark.parametrize("heads", ["view", "relative", "chunk"])
+def test_the_second_head_alone():
+    """The slim model with one of the heads is the whole model in which the columns of the other one are zero."""
+    model = Block("view", fused=True)
+    space = cafenet.trace(model, TOKENS)
+    kept = [part * 8 + 4 + feature for part in range(3) for feature in range(4)]
+    slim = space.extract(channels={"qkv": kept, "up": range(16)})
+    assert torch.equal(slim.qkv.weight, model.qkv.weight[kept])
+    x = torch.randn(2, 5, 8)
+    alone = slim(x)
+    with torch.no_grad():
+        model.project.weight[:, :4] = 0
+    torch.testing.assert_close(alone, model(x))
+
+
+@pytest.mark.parametrize("heads", ["view", "chunk", "separate"])
+def test_a_number_of_heads_in_the_code(heads: str):
+    """`view(n, t, 3, 2, 4)` fixes the number of heads, and the check run says so."""
+    space = proven(Block(heads, fused=False, num_heads=None), TOKENS)
+    assert sizes(space) == {"up": (16, 1)}
+    layer = "query" if heads == "separate" else "qkv"
+    assert "does not let its width vary" in reasons(space)[layer]
+    assert space.flops({"up": 6}) == 2 * (5 * (192 + 64 + 96 + 24) + 400)
+
+
+@pytest.mark.parametrize("heads", WAYS)
 def test_width_of_the_residual_stream(heads: str):
-    """With an embedding in front of it, only code that fixes the head size keeps the stream's width as well."""
+    """With an embedding in front of it, the stream's width varies too."""
     model = nn.Sequential(nn.Linear(6, 8), Block(heads, fused=False))
-    model[1].head = nn.Linear(8, 3)
     space = proven(model, torch.zeros(2, 5, 6))
-    assert sizes(space) == {"0": (8, 1), "1.up": (16, 1)}
-    assert space.extract({"0": 5}).get_submodule("1.qkv").weight.shape == (24, 5)
+    name, channels = ("1.query", 8) if heads == "separate" else ("1.qkv", 24)
+    assert sizes(space) == {"0": (8, 1), name: (channels, channels // 2), "1.up": (16, 1)}
+    slim = space.extract({"0": 5, name: channels // 2})
+    assert slim.get_submodule(name).weight.shape == (channels // 2, 5)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -74,7 +117,7 @@ def test_encoder_layer(norm_first: bool, training: bool, batch: int):
     found = reasons(space)
     assert "nn.MultiheadAttention" in found["0"]
     assert "nn.MultiheadAttention" in found["1.self_attn.out_proj"]
-    assert "attention" in found["1.self_attn.in_proj_weight"]
+    assert "indexed by position" in found["1.self_attn.in_proj_weight"]
     assert model.training is training
     # 5 tokens: 6*8 + 8*24 + 8*8 + 2*8*16 + 8*3, attention 2*2*100
     assert space.flops() == batch * (5 * (48 + 192 + 64 + 256 + 24) + 400)

@@ -28,7 +28,7 @@ def add_to(commands: Any) -> None:
         "--output", type=some_path, metavar="FILE", default=Path("comparison.html"), help="(%(default)s)"
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG and PNG")
+    parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG")
     parser.set_defaults(command_function=_compare)
 
 
@@ -45,7 +45,7 @@ def _compare(args: argparse.Namespace) -> None:
         shown_keys,
     )
     from cafenet.report.comparison_page import comparison_figures, comparison_html
-    from cafenet.report.figure_style import save_figures
+    from cafenet.report.figure_html import save_figures
 
     comparison = read_comparison(args.runs)
     console = Console(markup=False)  # names and paths may have brackets

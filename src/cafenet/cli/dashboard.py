@@ -73,7 +73,7 @@ def find_journal(run: Path, study: str | None = None) -> Path:
 def _dashboard(args: argparse.Namespace) -> None:
     """Serve the dashboard until Ctrl-C."""
     from cafenet.cli.web_guard import guarded, is_loopback
-    from cafenet.cli.web_server import check_port, web_server
+    from cafenet.cli.web_server import check_port, opening_at, web_server
     from cafenet.searching.store.journal_file import open_storage
 
     journal = find_journal(args.run, args.study)
@@ -82,9 +82,11 @@ def _dashboard(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise StoreError(f"the dashboard is an extra; {install('dashboard')}") from error
     check_port(args.host, args.port)
-    application = guarded(wsgi(open_storage(journal)), args.host, args.allow_host)
+    storage = open_storage(journal)
+    place = next((f"/dashboard/studies/{study._study_id}" for study in storage.get_all_studies()), "/dashboard")
+    application = guarded(opening_at(wsgi(storage), place), args.host, args.allow_host)
     with web_server(args.host, args.port, application) as server:
-        print(f"http://{args.host}:{args.port}/ shows {journal}; Ctrl-C ends it", flush=True)
+        print(f"http://{args.host}:{args.port}{place} shows {journal}; Ctrl-C ends it", flush=True)
         if not is_loopback(args.host):
             print("There is no login: whoever reaches this address can change and delete trials.", flush=True)
         server.serve_forever()

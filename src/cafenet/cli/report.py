@@ -27,13 +27,13 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--output", type=some_path, metavar="FILE", help="where to write (default: RUN_DIR/report.html)"
     )
-    parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG and PNG")
+    parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG")
     parser.set_defaults(command_function=_report)
 
 
 def _report(args: argparse.Namespace) -> None:
     """Write the page of a run, and its figures if asked."""
-    from cafenet.report.figure_style import save_figures
+    from cafenet.report.figure_html import save_figures
     from cafenet.report.figures import all_figures
     from cafenet.report.run_page import write_report
     from cafenet.report.run_records import read_run

@@ -74,7 +74,7 @@ def _run(args: argparse.Namespace) -> None:
         console.print(results_table(rows, recipe.reference, title=recipe.description))
         for line in claims(rows):
             console.print(line)
-    from cafenet.report.run_page import write_report  # after the run: matplotlib takes long to import
+    from cafenet.report.run_page import write_report  # it is needed after the run only
 
     report = write_report(directory)
     models = "; models/*/seed-*/slim.pt beside it load with cafenet.load" if rows else ""

@@ -3,14 +3,11 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cafenet.cli.paths import some_path
 from cafenet.common.run_files import SLIM, UNIFORM
-from cafenet.errors import DataError, ModelNameError, first_line
-
-if TYPE_CHECKING:
-    from torch import nn
+from cafenet.errors import DataError, ModelNameError
 
 _EPILOG = """\
 examples:
@@ -73,7 +70,7 @@ def _slim(args: argparse.Namespace) -> None:
         raise ModelNameError(f"--weights must be a file with a state dict, but {args.weights} is not there")
     if "," in args.budget:
         raise DataError(f"slim takes one budget, but got {args.budget!r}; start it once for each")
-    from cafenet.models import load_model
+    from cafenet.models import load_model, load_weights
     from cafenet.pipeline.search import search
     from cafenet.report.run_page import write_report
     from cafenet.space.slim_file import save
@@ -112,43 +109,6 @@ def _image_size(text: str) -> tuple[int, int]:
     if min(height, width) < 1:
         raise argparse.ArgumentTypeError(f"must be height and width, as in 32,32, but got {text!r}")
     return height, width
-
-
-def load_weights(model: "nn.Module", path: Path) -> None:
-    """Load a state dict into a model; a file that does not fit is refused in one line.
-
-    Args:
-        model: The model, whose weights are replaced.
-        path: The file.
-
-    Raises:
-        ModelNameError: If the file is no state dict of this model.
-    """
-    import torch
-
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load raises many kinds for files that are none of its own
-        raise ModelNameError(
-            f"--weights must be a state dict, but {path} cannot be read: {first_line(error)}"
-        ) from error
-    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-        content = content["state_dict"]
-    own = model.state_dict()
-    if not isinstance(content, dict):
-        raise ModelNameError(f"--weights must be a state dict, but {path} holds a {type(content).__name__}")
-    missing, extra = [key for key in own if key not in content], [key for key in content if key not in own]
-    wrong = [key for key in own if key in content and content[key].shape != own[key].shape]
-    faults = [f"{name} {', '.join(map(str, keys[:3]))}" for name, keys in _named(missing, extra, wrong) if keys]
-    if faults:
-        raise ModelNameError(f"--weights must fit the model, but {path} has {'; '.join(faults)}; see MODEL")
-    model.load_state_dict(content)
-
-
-def _named(missing: list[str], extra: list[str], wrong: list[str]) -> list[tuple[str, list[str]]]:
-    """Return the kinds of faults with their keys."""
-    names = (f"{len(missing)} keys too few:", f"{len(extra)} keys too many:", f"{len(wrong)} keys of other sizes:")
-    return list(zip(names, (missing, extra, wrong), strict=True))
 
 
 def _loaders(args: argparse.Namespace) -> tuple[Any, Any, Any]:

@@ -1,6 +1,8 @@
 """The web server of the dashboard."""
 
 import socket
+from collections.abc import Callable, Iterable
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from cafenet.cli.web_guard import WSGIApplication
@@ -23,6 +25,26 @@ def web_server(host: str, port: int, application: WSGIApplication) -> WSGIServer
         address_family = _family(host)
 
     return make_server(host, port, application, Server, _Quiet)
+
+
+def opening_at(application: WSGIApplication, place: str) -> WSGIApplication:
+    """Return an application whose first page is another one, such as the study that somebody wants to see.
+
+    Args:
+        application: The application.
+        place: Path of the page that `/` leads to.
+
+    Returns:
+        The application; all other addresses are answered as before.
+    """
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ.get("PATH_INFO", "/") in ("", "/"):
+            start_response("302 Found", [("Location", place), ("Content-Length", "0")])
+            return []
+        return application(environ, start_response)
+
+    return answer
 
 
 def _family(host: str) -> socket.AddressFamily:

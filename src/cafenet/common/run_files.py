@@ -120,7 +120,7 @@ LATENCIES = RunFile(
 TRAINED = RunFile(
     "trained.json",
     "whether the model of a search came trained",
-    {"model": str, "is_trained": bool, "sentence": str},
+    {"asked": dict, "is_trained": bool, "sentence": str},
     "remove it to look again",
 )
 GAIN = RunFile(
@@ -136,7 +136,6 @@ START = RunFile(
 LOG = "log.jsonl"
 JOURNAL = "trials.journal"
 LATENCY = "latency.json"
-VALIDATION = "validation.json"
 REPORT = "report.html"
 SLIM = "slim.pt"
 UNIFORM = "uniform.pt"

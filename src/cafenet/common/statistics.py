@@ -108,6 +108,6 @@ def in_words(difference: PairedDifference) -> str:
     """
     points = f"{100 * difference.mean:+.2f} points"
     if difference.num_pairs == 1:
-        return f"{points} (one seed, no claim)"
+        return f"{points} (1 seed, so it may be chance)"
     interval = f"95% interval {100 * difference.low:+.2f} to {100 * difference.high:+.2f}"
     return f"{points} ({interval}{'' if difference.is_clear else ', not clear'})"

@@ -1,13 +1,9 @@
 """The page of a detection run: table, precision against recall, classes, training, and boxes found in sample images."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
-
-import yaml
-from matplotlib.figure import Figure
 
 from cafenet.common.files import write_text
 from cafenet.common.run_files import (
@@ -22,13 +18,17 @@ from cafenet.common.run_files import (
     model_place,
     read_what_is_left,
 )
-from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, spread
+from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, headline_of, spread
 from cafenet.detection.sample_images import class_colour, drawn
 from cafenet.errors import RecipeError
-from cafenet.report.figure_style import colour, label_of, legend, mark, single, smoothed
+from cafenet.report.figure_html import figure_part
 from cafenet.report.file_checks import check_recipe, read_training_log
-from cafenet.report.html import document, figure_part, row, table, text
-from cafenet.report.run_page import time_taken
+from cafenet.report.html import cards, document, folded, masthead, row, table, text
+from cafenet.report.kinds import is_own, kind_of
+from cafenet.report.plot import Chart, Figure, Key
+from cafenet.report.run_page import reproduce
+from cafenet.report.scales import Scale
+from cafenet.report.training_charts import loss_chart
 from cafenet.runs.results import count
 
 _SHOWN_SCORE = 0.5
@@ -67,32 +67,26 @@ def _page(directory: Path) -> str:
     check_recipe(directory, recipe, manifest, problems)
     rows = from_document(results)
     name = directory.resolve().name
-    parts = []
+    parts = ['<p class="missing">Not there yet: the detectors are not all trained.</p>']
     if rows:
         curves, losses = precision_recall(directory, rows, problems), training(directory, rows, problems)
-        parts += [
+        parts = [
             _verdict(rows),
             _table(rows, results["reference"]),
             _dropped(results.get("dropped_boxes", {})),
-            figure_part(
-                "precision-recall",
-                "Precision against recall",
-                "Mean over classes and seeds; solid lines at an overlap of 0.5, dashed lines at 0.75.",
-                curves,
-            ),
-            _classes(rows),
             _samples(directory, rows, problems),
-            figure_part("training", "Training loss", f"Seed {rows[0].seeds[0]}, smoothed.", losses),
+            "" if curves is None else figure_part("precision-recall", curves),
+            '<h2 class="details">Details</h2>',
+            _classes(rows),
+            "" if losses is None else figure_part("training", losses),
         ]
-    else:
-        parts.append('<p class="missing">Not there yet: the detectors are not all trained.</p>')
-    parts.append(_recipe(manifest, recipe, name))
-    head = [f"<h1>{text(recipe.get('description') or name)}</h1>"]
+    parts.append(reproduce(recipe, manifest, f"cafenet detect recipe.yaml --output {name}"))
+    head = [masthead("Detection report", name, recipe.get("description") or name)]
     parts = [*head, *(f'<p class="missing">Damaged: {text(line)}.</p>' for line in problems), *parts]
     return document(f"CafeNet detection: {name}", parts)
 
 
-def precision_recall(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> Figure:
+def precision_recall(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> Figure | None:
     """Draw precision against recall, with one line per backbone and overlap.
 
     Args:
@@ -101,28 +95,26 @@ def precision_recall(directory: Path, rows: Sequence[DetectorRow], problems: lis
         problems: List to which a sentence is added for each damaged file.
 
     Returns:
-        The figure.
+        The figure, or None without data.
     """
-    figure, axes = single()
+    tenths = tuple(number / 4 for number in range(5))
+    chart = Chart(Scale(0.0, 1.0, tenths), Scale(0.0, 1.02, tenths), "recall", "precision")
     for number, each in enumerate(rows):
         places = [model_place(directory, each.key, seed) for seed in each.seeds]
         found_each = [read_what_is_left(DETECTION_EVALUATION, place, problems) for place in places]
         evaluations = [one for one in found_each if one is not None]
-        for iou, style in (("0.5", "-"), ("0.75", "--")):
+        for iou, style in (("0.5", "solid"), ("0.75", "dashed")):
             found = [curves["mean"] for one in evaluations if (curves := one["curves"].get(iou))]
-            if not found:
-                continue
-            values = [mean(column) for column in zip(*found, strict=True)]
-            (line,) = axes.plot(
-                _RECALLS, values, style, color=colour(number), label=label_of(each.backbone) if iou == "0.5" else "_"
-            )
-            mark(line, series=number, tip=f"{each.backbone}, overlap {iou}")
-    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
-    legend(axes, range(len(axes.get_legend_handles_labels()[0])))
-    return figure
+            if found:
+                values = [mean(column) for column in zip(*found, strict=True)]
+                chart.line(list(zip(_RECALLS, values, strict=True)), _kind(each, rows), series=number, style=style)
+                if iou == "0.5":
+                    chart.keys.append(Key(each.backbone, _kind(each, rows), number, "solid"))
+    caption = "Mean over classes and seeds; solid lines at an overlap of 0.5, dashed lines at 0.75."
+    return Figure("Precision against recall", caption, (chart,)) if chart.keys else None
 
 
-def training(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> Figure:
+def training(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> Figure | None:
     """Draw the training loss of each backbone's first seed.
 
     Args:
@@ -131,42 +123,52 @@ def training(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) 
         problems: List to which a sentence is added for each damaged log.
 
     Returns:
-        The figure.
+        The figure, or None without data.
     """
-    figure, axes = single()
-    for number, each in enumerate(rows):
-        place = model_place(directory, each.key, each.seeds[0])
-        lines = read_training_log(place, problems, was_trained=True)
-        (line,) = axes.plot(
-            [one["epoch"] for one in lines],
-            smoothed([one["loss"] for one in lines]),
-            color=colour(number),
-            label=label_of(each.backbone),
-        )
-        mark(line, series=number, tip=each.backbone)
-    axes.set(xlabel="epoch", ylabel="loss")
-    legend(axes, range(len(rows)))
-    return figure
+    curves = []
+    for each in rows:
+        log = read_training_log(model_place(directory, each.key, each.seeds[0]), problems, was_trained=True)
+        if len(log) > 1:
+            curves.append((each.backbone, _kind(each, rows), log))
+    if not curves:
+        return None
+    caption = f"Seed {rows[0].seeds[0]}, smoothed, without the steep first tenth."
+    return Figure("Training loss", caption, (loss_chart(curves, "loss"),), is_detail=True)
+
+
+def _kind(each: DetectorRow, rows: Sequence[DetectorRow]) -> str:
+    """Return the kind of a backbone: that of its method, which its name begins with."""
+    method = next((name for name in ("Uniform", "Original") if each.backbone.startswith(name)), each.backbone)
+    return kind_of(method, [row.backbone for row in rows])
+
+
+def _row_class(each: DetectorRow, rows: Sequence[DetectorRow]) -> str:
+    """Return the CSS class of a backbone's row."""
+    return _kind(each, rows) + (" ours" if is_own(each.backbone) else "")
 
 
 def _verdict(rows: Sequence[DetectorRow]) -> str:
     """Return the results and the claims, in the first lines of the page."""
-    own = [each for each in rows if each.backbone.startswith("CafeNet")]
-    lines = [f"<b>{text(each.backbone)}: {each.shown('mAP')}% mAP</b>." for each in own]
-    lines += [text(line) + "." for line in claims(rows)]
-    return f'<div class="verdict">{"<br>".join(lines)}</div>' if lines else ""
+    own = [each for each in rows if is_own(each.backbone)]
+    if not own:
+        return ""
+    first = text(headline_of(own[0], rows))
+    lines = [f"{each.backbone}: {headline_of(each, rows)}" for each in own[1:]]
+    lines += [line for line in claims(rows) if own[0].seeds[1:]]  # intervals need several seeds
+    said = "".join(f"<p>{text(line)}.</p>" for line in lines)
+    return f'<div class="verdict"><p class="headline">{first}</p>{said}</div>'
 
 
 def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) -> str:
     """Return the table of results."""
+    head = ("backbone", HEADS[0], "FLOPs", "parameters", *HEADS[1:])
     body = [
-        row(
-            (each.backbone, count(each.flops), count(each.params), *(each.shown(column) for column in COLUMNS)),
-            "own" if each.backbone.startswith("CafeNet") else "",
-        )
+        (_row_class(each, rows), [each.backbone, first, count(each.flops), count(each.params), *others])
         for each in rows
+        for first, *others in [[each.shown(column) for column in COLUMNS]]
     ]
-    body += [row((f"{each['backbone']} (published)", "", "", each["mAP"]), "published") for each in references]
+    empty = [""] * (len(head) - 2)
+    body += [("published", [f"{each['backbone']} (published)", each["mAP"], *empty]) for each in references]
     num_seeds = len(rows[0].seeds)
     of_seeds = (
         f"{num_seeds} seeds (mean ± standard deviation)" if num_seeds > 1 else "one seed, no evidence of a difference"
@@ -175,7 +177,7 @@ def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) ->
         f"{rows[0].framework}, average precision in % after the last epoch, {of_seeds}. All backbones start from the "
         f"same pretraining: {rows[0].pretraining}. FLOPs (one multiply-add is one) of backbone and FPN for one image."
     )
-    return f"<h2>Results</h2>{table(('backbone', 'FLOPs', 'params', *HEADS), body)}<p>{text(note)}</p>"
+    return f'<section><h2>Results</h2>{cards(head, body)}<p class="note">{text(note)}</p></section>'
 
 
 def _dropped(counts: dict[str, int]) -> str:
@@ -191,7 +193,7 @@ def _classes(rows: Sequence[DetectorRow]) -> str:
     for name in classes:
         cells = [spread([100 * value for seed in each.per_class if (value := seed[name]) is not None]) for each in rows]
         body.append(row((name, *cells)))
-    return f"<h2>Average precision by class</h2>{table(('class', *(each.backbone for each in rows)), body)}"
+    return folded("Average precision by class", table(("class", *(each.backbone for each in rows)), body))
 
 
 def _samples(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) -> str:
@@ -215,28 +217,17 @@ def _samples(directory: Path, rows: Sequence[DetectorRow], problems: list[str]) 
             shown.append((name, boxes))
         blocks.append("".join(_figure(directory, image, name, boxes) for name, boxes in shown))
     colours = ", ".join(
-        f'<b style="color:{class_colour(number)}">{text(name)}</b>'
+        f'<i class="swatch" style="background:{class_colour(number)}"></i>{text(name)}'
         for number, name in enumerate(samples["classes"], start=1)
     )
-    style = "display:grid;grid-template-columns:repeat(auto-fit,minmax(12rem,1fr));gap:0.5rem;margin-bottom:1rem"
-    grids = "".join(f'<div style="{style}">{block}</div>' for block in blocks)
-    return f"<h2>What was found</h2><p>Boxes with a score of {_SHOWN_SCORE} or more: {colours}.</p>{grids}"
+    grids = "".join(f'<div class="samples">{block}</div>' for block in blocks)
+    note = f'<p class="note">Boxes with a score of {_SHOWN_SCORE} or more: {colours}.</p>'
+    return f"<section><h2>What was found</h2>{note}{grids}</section>"
 
 
 def _figure(directory: Path, image: dict[str, Any], name: str, boxes: Sequence[Sequence[Any]]) -> str:
     """Return one sample image with boxes."""
     source = drawn(directory / SAMPLE_IMAGES / f"{image['image_id']}.jpg", image["width"], boxes)
     words = f"{name}: {len(boxes)}"
-    shown = f'<img src="{source}" alt="{text(words)}" style="width:100%">'
+    shown = f'<img src="{source}" alt="{text(words)}">'
     return f"<figure>{shown}<figcaption>{text(words)}</figcaption></figure>"
-
-
-def _recipe(manifest: dict[str, Any], recipe: dict[str, Any], name: str) -> str:
-    """Return the command and the recipe that reproduce the run."""
-    facts = {key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware")}
-    return (
-        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml{time_taken(manifest)}.</p>"
-        f"<pre>{text(f'cafenet detect recipe.yaml --output {name}')}</pre>"
-        f"<details><summary>recipe.yaml</summary><pre>{text(yaml.safe_dump(recipe, sort_keys=False))}</pre></details>"
-        f"<details><summary>versions, hardware</summary><pre>{text(json.dumps(facts, indent=1))}</pre></details>"
-    )

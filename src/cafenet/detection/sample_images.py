@@ -10,8 +10,9 @@ from typing import Any
 from cafenet.common.files import write_json
 from cafenet.common.run_files import SAMPLE_IMAGES, SAMPLES, read_what_is_left
 from cafenet.detection.dataset import CocoData
-from cafenet.report.figure_style import colour
 
+_COLOURS = ("#2f9bff", "#ff8c1a", "#00c48c", "#e052c0", "#f0d000", "#7a5cff", "#ff4d5e")
+"""Colours of classes, which stand out from photographs."""
 _MOST_PIXELS = 320
 """Length of the longer side: four samples of four detectors make a page of some hundred kilobytes."""
 
@@ -86,4 +87,4 @@ def class_colour(label: int) -> str:
     Returns:
         The colour as hexadecimal RGB.
     """
-    return colour(label - 1)
+    return _COLOURS[(label - 1) % len(_COLOURS)]

@@ -191,6 +191,10 @@ class _Trainer(SteppedTraining):
             "steps": self.total_steps,
         }
 
+    def _weights(self) -> nn.Module:
+        """Return the detector."""
+        return self.detector
+
     def _state(self) -> dict[str, Any]:
         """Return everything that a run continues from."""
         return {

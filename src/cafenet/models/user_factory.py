@@ -155,10 +155,6 @@ def _describe(error: BaseException) -> str:
     summary = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     if isinstance(error, SyntaxError):
         return f"{summary} ({error.filename}, line {error.lineno})"
-    if "torchvision::nms" in summary:
-        summary += (
-            "; call cafenet.common.torchvision_compat.import_torchvision() before this import, its module says why"
-        )
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f"{summary} ({own[-1].filename}, line {own[-1].lineno})" if own else summary

@@ -1,6 +1,8 @@
 """Short digests of models, by which files recognise what they belong to."""
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +17,25 @@ def digest_of_model(model: nn.Module) -> str:
     Returns:
         16 hexadecimal digits.
     """
+    return _digest_of(model.state_dict())
+
+
+def digest_of_parameters(model: nn.Module) -> str:
+    """Return a short digest of a model's weights alone: statistics, which are measured, may differ in the last digits.
+
+    Args:
+        model: The model.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    return _digest_of(dict(model.named_parameters()))
+
+
+def _digest_of(tensors: Mapping[str, Any]) -> str:
+    """Return a short digest of named tensors."""
     digest = hashlib.blake2b(digest_size=8)
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in sorted(tensors.items()):
         if isinstance(tensor, Tensor):  # a module's extra state may be anything
             digest.update(f"{name} {tuple(tensor.shape)}".encode())
             digest.update(bytes_of(tensor))

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from cafenet.common.user_code import UserPart
-from cafenet.errors import BudgetError, ScoringError, first_line
+from cafenet.errors import BudgetError, ScoringError, TrainingError, first_line
 from cafenet.modules.calling import call_arguments, training_mode, unknown_arguments
 from cafenet.modules.snapshot import unchanged
 from cafenet.pipeline.stages import Job, Stage, check_feasible
@@ -24,7 +24,20 @@ _FEW = 8
 """Number of examples that are enough to show whether a metric fits."""
 
 
-def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: bool) -> None:
+def expect_parameters(model: nn.Module) -> None:
+    """Refuse a model that has nothing to train.
+
+    Args:
+        model: The model.
+
+    Raises:
+        TrainingError: If the model has no parameters.
+    """
+    if next(model.parameters(), None) is None:
+        raise TrainingError(f"the model must have parameters, but this {type(model).__name__} has none")
+
+
+def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: bool, test: Data | None = None) -> None:
     """Check that every stage can work with its budget, the metric and the data.
 
     Args:
@@ -33,6 +46,7 @@ def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: b
         plan: The stages, of one budget or of several.
         is_fresh: True if nothing was trained before. All labels that scoring uses are then checked, which may take as
             long as reading them.
+        test: Test data that the finished models are scored on, or None.
 
     Raises:
         BudgetError: If no width meets the budget of a stage.
@@ -49,12 +63,18 @@ def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: b
     output, target, _ = _few_outputs(space.model, job.train, "training data")
     if job.loss == OWN_LOSS:
         own_loss(output, target)
-    output, target, size = _few_outputs(space.model, job.validation, "validation data")
+    for data, name in ((job.validation, "validation data"), (test, "test data")):
+        if data is not None:
+            _check_scored(job, metric, space.model, data, name, is_fresh)
+
+
+def _check_scored(job: Job, metric: Metric, model: nn.Module, data: Data, name: str, is_fresh: bool) -> None:
+    """Check that the metric fits to data that models are scored on."""
+    output, target, size = _few_outputs(model, data, name)
     is_per_example(metric, output, target, size)
     if is_fresh and isinstance(job.metric, str):
-        most = job.scoring.max_examples
-        _, target = hold_examples(job.validation, "validation data", num_examples=most).batch
-        check_labels(output, target, "validation data")
+        _, target = hold_examples(data, name, num_examples=job.scoring.max_examples).batch
+        check_labels(output, target, name)
 
 
 def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int]:

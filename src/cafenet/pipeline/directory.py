@@ -11,18 +11,26 @@ from typing import Any
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import ENTRIES, RECIPE, SEARCH, SPACE, read_if_there
+from cafenet.common.run_files import ENTRIES, RECIPE, SEARCH, SPACE, START, read_if_there
 from cafenet.errors import TrainingError
+from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.stages import Job, StagesConfig, StagesResult
 from cafenet.scoring.metrics import metric_name
 from cafenet.searching.algorithms.base import METHODS
+from cafenet.space.bins import Bins
 from cafenet.space.description import describe_space
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins
 
 
 def describe_search(
-    model: nn.Module, space: WidthSpace, job: Job, budget: str, stages: StagesConfig, place: Path
+    model: nn.Module,
+    space: WidthSpace,
+    job: Job,
+    budget: str,
+    stages: StagesConfig,
+    place: Path,
+    bins: Bins | None = None,
 ) -> None:
     """Write the settings of a search and its width space, which a report shows beside the scores.
 
@@ -33,6 +41,7 @@ def describe_search(
         budget: The budget as the user wrote it.
         stages: The stages of the search.
         place: The directory of the search.
+        bins: The bins of the groups, by default those that the job's options make.
     """
     parts = ("supernet", "sampling", "algorithm", "scoring", "latency", "freeze")
     search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
@@ -50,7 +59,31 @@ def describe_search(
         },
     }
     write_json(place / SEARCH.name, content)
-    write_json(place / SPACE.name, describe_space(space, build_bins(space, job.supernet)))
+    write_json(place / SPACE.name, describe_space(space, bins or build_bins(space, job.supernet)))
+
+
+def expect_same_model(model: nn.Module, place: Path, *, is_trained: bool) -> None:
+    """Record which trained model a search begins with; refuse the directory of a search of another one.
+
+    A model that came untrained may have other weights at every start; those of the checkpoint count.
+
+    Args:
+        model: The original model.
+        place: The directory of the search.
+        is_trained: True if the model came trained.
+
+    Raises:
+        TrainingError: If the search in the directory began with another trained model.
+    """
+    content = {"weights": digest_of_model(model) if is_trained else None}
+    before = read_if_there(START, place)
+    if before is None:
+        write_json(place / START.name, content)
+    elif before != content:
+        raise TrainingError(
+            f"{place} must hold a search of this model, but the one that it holds began with other weights; use "
+            "another directory, or remove it to begin again"
+        )
 
 
 def stages_before(directory: str | Path | None) -> StagesConfig | None:

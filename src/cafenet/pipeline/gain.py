@@ -18,13 +18,14 @@ from torch import nn
 from cafenet.common.files import write_json
 from cafenet.common.run_files import GAIN, read_if_there
 from cafenet.modules.batches import LossFunction
+from cafenet.modules.calling import RECORD
 from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.stages import Job
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import metric_name
 from cafenet.scoring.model_score import model_score
 from cafenet.searching.latency.measure import measure_latency
-from cafenet.tracing.tracer import find_space
+from cafenet.space.width_space import WidthSpace
 
 _ROUNDS = 3
 _FINGERPRINT = 256
@@ -91,6 +92,7 @@ class Gain:
 
 def measure_gain(
     models: Mapping[str, nn.Module],
+    space: WidthSpace,
     example_inputs: Any,
     job: Job,
     *,
@@ -103,7 +105,8 @@ def measure_gain(
 
     Args:
         models: The models by their names in the comparison, the original first, then the slim model.
-        example_inputs: Inputs that latencies and FLOPs are measured with.
+        space: The width space of the original, which prices all of them.
+        example_inputs: Inputs that latencies are measured with.
         job: The data and options of the search.
         is_trained: True if the original came trained.
         uniform: How Uniform was trained, in words.
@@ -118,27 +121,34 @@ def measure_gain(
     if before is not None and before["identity"] == identity:
         kept = before["gain"]
         return Gain(**{**kept, "models": tuple(Measured(**each) for each in kept["models"])})
-    gain = _measured(models, example_inputs, job, is_trained, uniform, test)
+    gain = _measured(models, space, example_inputs, job, is_trained, uniform, test)
     write_json(place / GAIN.name, {"identity": identity, "gain": asdict(gain)})
     return gain
 
 
 def _measured(
-    models: Mapping[str, nn.Module], example_inputs: Any, job: Job, is_trained: bool, uniform: str, test: Data | None
+    models: Mapping[str, nn.Module],
+    space: WidthSpace,
+    example_inputs: Any,
+    job: Job,
+    is_trained: bool,
+    uniform: str,
+    test: Data | None,
 ) -> Gain:
     """Measure every model."""
     latencies = _in_turns(models, example_inputs, job)
-    rows, sizes = [], (0, 0)
+    rows: list[Measured] = []
+    sizes = (0, 0)
     for name, model in models.items():
-        space = find_space(model, example_inputs, verify=False)
+        widths = getattr(model, RECORD).widths if rows else None  # the original comes first, and may itself be slim
         score = _score(model, job.validation, "validation data", job.metric, job.loss)
         tested = None if test is None else _score(model, test, "test data", job.metric, job.loss)
         sizes = (score[1], 0 if tested is None else tested[1])
         rows.append(
             Measured(
                 name,
-                int(space.flops()),
-                int(space.params()),
+                int(space.flops(widths)),
+                int(space.params(widths)),
                 latencies[name],
                 file_bytes(model),
                 score[0],
@@ -186,7 +196,7 @@ def _identity(
         "test": None if test is None else _fingerprint(test, "test data"),
         "metric": metric_name(job.metric),
         "loss": job.loss if isinstance(job.loss, str) else "own",
-        "latency": asdict(job.latency),
+        "latency": job.latency.made_with(),
         "is_trained": is_trained,
         "uniform": uniform,
     }

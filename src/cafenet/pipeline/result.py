@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from torch import nn
 
 from cafenet.errors import BudgetError, RunFileError
 from cafenet.pipeline.gain import Gain
 from cafenet.pipeline.gain_text import shown_gain
+from cafenet.scoring.examples import Data
 from cafenet.searching.result import FoundWidths
 from cafenet.space.export import export
 from cafenet.space.slim_file import save
@@ -89,17 +90,27 @@ class SearchResult:
         """
         save(self.model, path)
 
-    def export(self, path: str | os.PathLike[str], kind: str | None = None) -> float:
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        kind: str | None = None,
+        *,
+        quantize: Literal["int8"] | None = None,
+        calibration: Data | None = None,
+    ) -> float:
         """Write the slim model for deployment, read it back and compare the outputs.
 
         Args:
-            path: The file. Its ending (`.pt2`, `.onnx`, `.pt`) determines the format.
+            path: The file. Its ending (`.pt2`, `.onnx`, `.xml` for OpenVINO, `.pte` for ExecuTorch, `.pt`) determines
+                the format.
             kind: The format, if the ending does not determine it.
+            quantize: "int8" rounds weights and activations to 8 bits.
+            calibration: Training data for `quantize`.
 
         Returns:
             The largest difference of the outputs, relative to the largest output.
         """
-        return export(self.model, self.example_inputs, path, kind)
+        return export(self.model, self.example_inputs, path, kind, quantize=quantize, calibration=calibration)
 
     def report(self) -> Path:
         """Write the page of the search (`report.html`) into its directory.

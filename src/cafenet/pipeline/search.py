@@ -19,9 +19,9 @@ from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import expect_values, unwrap
 from cafenet.pipeline.baseline import Baseline, wants_baseline
-from cafenet.pipeline.checks import check_latency, check_search
+from cafenet.pipeline.checks import check_latency, check_search, expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
-from cafenet.pipeline.directory import describe_search, kept_in, stages_before, write_entry
+from cafenet.pipeline.directory import describe_search, expect_same_model, kept_in, stages_before, write_entry
 from cafenet.pipeline.gain import Gain, measure_gain
 from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
@@ -44,7 +44,7 @@ from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric
 from cafenet.scoring.recalibration import recalibrate_model
 from cafenet.searching.budget import Budget, costs_in, expect_different, parse_budget
-from cafenet.searching.latency.measure import measure_latency
+from cafenet.searching.latency.measure import check_runtime, measure_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import for_capped_costs
 from cafenet.supernet.plain_training import initialised, train_model
@@ -217,6 +217,7 @@ def search(
     )
     model, train_data = unwrap(model), as_dataset(train_data)
     expect_values(model, TrainingError)
+    expect_parameters(model)
     if options == "paper":
         start, trained, model = "scratch", False, initialised(model, int(seed))
     given = Given(
@@ -270,6 +271,7 @@ def search(
         expect_different([each.budget for each in asked])
         whole.check(asked)
         whole = whole.for_verdict(judge(model, job, place, trained), given, chosen)
+        expect_same_model(model, place, is_trained=whole.verdict.is_trained)
         results = []
         with whole_job([] if quiet else whole.announce(asked, is_kept=directory is not None)):
             for number, each in enumerate(asked):
@@ -380,7 +382,9 @@ class _Whole:
         beta = self.job.supernet.beta
         plans = [plan_stages(each.budget, each.full_costs, beta, each.stages) for each in asked]
         is_fresh = not all((each.place / SEARCH.name).exists() for each in asked)
-        check_search(self.job, self.space, [stage for plan in plans for stage in plan], is_fresh)
+        if is_fresh:
+            check_runtime(self.model, self.example_inputs, self.job.latency)
+        check_search(self.job, self.space, [stage for plan in plans for stage in plan], is_fresh, self.test)
         for each in asked:
             if not each.is_measured_before:
                 check_latency(self.job, self.space, each.budget, self.example_inputs)
@@ -408,6 +412,7 @@ class _Whole:
         """Compare the slim model with the original and with Uniform."""
         return measure_gain(
             models,
+            self.space,
             self.example_inputs,
             self.job,
             is_trained=self.verdict.is_trained,

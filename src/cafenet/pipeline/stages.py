@@ -23,7 +23,7 @@ from cafenet.common.run_files import JOURNAL, LATENCIES, LATENCY, START, read_if
 from cafenet.errors import BudgetError, TraceError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import RECORD, named_tensors
-from cafenet.scoring.examples import Data
+from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric, metric_name
 from cafenet.scoring.scorer import Scorer, ScoringConfig
 from cafenet.searching.algorithms.base import Algorithm
@@ -43,6 +43,8 @@ from cafenet.supernet.train import TrainConfig, part_of, train_supernet
 from cafenet.tracing.tracer import trace
 
 _MOST_SHARES = (0.2, 0.9)
+_FINGERPRINT = 256
+"""Number of examples by which validation data are recognised."""
 _ABOUT_HALF = 0.48
 """Budgets at or above this fraction count as "half" (150M of 300.8M is 49.9%)."""
 
@@ -293,7 +295,7 @@ def latencies_before(
 def _asked_latencies(budget: str, space: WidthSpace, settings: LatencyConfig) -> dict[str, Any]:
     """Return the request that measured latencies belong to. Another request measures again."""
     model = {"flops": int(space.flops()), "params": int(space.params()), "widths": dict(space.full_widths)}
-    asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": asdict(settings), "model": model}))
+    asked: dict[str, Any] = json.loads(json.dumps({"budget": budget, "settings": settings.made_with(), "model": model}))
     return asked
 
 
@@ -433,7 +435,7 @@ def run_supernet(
     """Train one supernet and search it for every budget, or read the results of an earlier call.
 
     If the options of the search have changed, the search starts again. It reuses scores that the study already holds
-    and refuses a study of another supernet or of other data. Finished results are read without the data.
+    and refuses a study of another supernet or of other data. Of the data of finished results, only a sample is read.
 
     Args:
         weights: Model with the weights that the supernet starts from.
@@ -448,6 +450,21 @@ def run_supernet(
     """
     with next_part():
         supernet = train_stage(weights, space, budgets, job, directory, beta=beta)
+    return supernet, search_trained(supernet, budgets, job, directory)
+
+
+def search_trained(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory: Path) -> list[FoundWidths]:
+    """Search a trained supernet for every budget, or read the results of an earlier call.
+
+    Args:
+        supernet: The trained supernet.
+        budgets: The budgets to search for.
+        job: The data and options of the search.
+        directory: Directory of the study and the results.
+
+    Returns:
+        The widths found in the order of the budgets.
+    """
     files = {budget.text: directory / result_name(job.algorithm.name, budget.text) for budget in budgets}
     asked = _asked(job, supernet)
     missing = [budget for budget in budgets if not is_result_of(files[budget.text], asked)]
@@ -455,7 +472,7 @@ def run_supernet(
         found = _searched(supernet, missing, job, directory) if missing else []
     for budget, result in zip(missing, found, strict=True):
         write_result(result, files[budget.text], asked)
-    return supernet, [read_result(files[budget.text]) for budget in budgets]
+    return [read_result(files[budget.text]) for budget in budgets]
 
 
 def _searched(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory: Path) -> list[FoundWidths]:
@@ -466,15 +483,16 @@ def _searched(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory
 
 
 def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
-    """Return the options and the supernet that a result depends on, as plain JSON values."""
+    """Return the options, the supernet and the data that a result depends on, as plain JSON values."""
     search = {name: value for name, value in asdict(job.search).items() if name != "num_workers"}
     content = {
         "algorithm": repr(job.algorithm),
         "search": search,
         "scoring": asdict(job.scoring),
-        "latency": asdict(job.latency),
+        "latency": job.latency.made_with(),
         "metric": metric_name(job.metric),
         "supernet": supernet_identity(supernet),
+        "validation": hold_examples(job.validation, "validation data", num_examples=_FINGERPRINT).digest(),
     }
     plain: dict[str, Any] = json.loads(json.dumps(content, default=repr))
     return plain

@@ -14,11 +14,14 @@ from torch import nn
 
 from cafenet.common.files import write_json
 from cafenet.common.run_files import TRAINED, read_if_there
+from cafenet.errors import ScoringError
+from cafenet.modules.calling import tensors_of
 from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.chance import Compared, against_chance
 from cafenet.pipeline.stages import Job
 from cafenet.scoring.examples import Examples, hold_examples, in_content_order
-from cafenet.scoring.metrics import in_own_unit
+from cafenet.scoring.metrics import in_own_unit, metric_name
+from cafenet.scoring.model_score import output_of
 from cafenet.supernet.plain_training import initialised
 
 _SHARE = 0.1
@@ -28,6 +31,7 @@ _ERRORS = 3.0
 """Number of standard errors that the score must lie above chance, and above the fresh copies."""
 _NUM_FRESH = 6
 _MOST_EXAMPLES = 500
+_FEW = 8
 
 
 @dataclass(frozen=True)
@@ -51,17 +55,46 @@ def judge(model: nn.Module, job: Job, place: Path, trained: bool | None) -> Verd
 
     Returns:
         The verdict.
+
+    Raises:
+        ScoringError: If the model's answers are not numbers, unless the user says that it is not trained.
     """
+    if trained:
+        _expect_numbers(model, job)
     if trained is not None:
         return Verdict(trained, f"The model is {_word(trained)}, as you say (trained={trained}).")
-    digest = digest_of_model(model)
+    asked = _asked(model, job)
     before = read_if_there(TRAINED, place)
-    if before is not None and before["model"] == digest:
+    if before is not None and before["asked"] == asked:
         return Verdict(before["is_trained"], before["sentence"])
+    _expect_numbers(model, job)
     verdict = _looked_at(model, job)
-    content = {"model": digest, "is_trained": verdict.is_trained, "sentence": verdict.sentence}
+    content = {"asked": asked, "is_trained": verdict.is_trained, "sentence": verdict.sentence}
     write_json(place / TRAINED.name, content)
     return verdict
+
+
+def _asked(model: nn.Module, job: Job) -> dict[str, str]:
+    """Return everything that a verdict depends on."""
+    held = hold_examples(job.validation, "validation data", num_examples=min(_MOST_EXAMPLES, job.scoring.max_examples))
+    loss = job.loss if isinstance(job.loss, str) else "own"
+    return {
+        "model": digest_of_model(model),
+        "validation": held.digest(),
+        "metric": metric_name(job.metric),
+        "loss": loss,
+    }
+
+
+def _expect_numbers(model: nn.Module, job: Job) -> None:
+    """Refuse a model whose answers to a few validation examples are not numbers."""
+    held = hold_examples(job.validation, "validation data", num_examples=_FEW)
+    answers = tensors_of(output_of(model, held.batch[0], "validation data"))
+    if any(answer.is_floating_point() and bool(answer.isnan().any()) for answer in answers):
+        raise ScoringError(
+            "the outputs of the model must be numbers, but some of the validation data are nan; check its weights, its "
+            "statistics and the data (trained=False begins with the model as one that is not trained)"
+        )
 
 
 def _looked_at(model: nn.Module, job: Job) -> Verdict:

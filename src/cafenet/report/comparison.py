@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cafenet.common.statistics import PairedDifference, compare_paired, in_words
 from cafenet.errors import RecipeError
-from cafenet.report.run_page import rows_of
+from cafenet.report.models import rows_of
 from cafenet.report.run_records import RunRecord, read_run
 from cafenet.runs.directory import WITHOUT_EFFECT
 from cafenet.runs.results import Row, count
@@ -61,6 +61,15 @@ class Comparison:
         flat = [_flat(run.recipe) for run in self.runs]
         keys = {key: None for each in flat for key in each}
         return [key for key in keys if len({repr(each.get(key)) for each in flat}) > 1]
+
+    def values(self) -> dict[str, list[Any]]:
+        """Return what differs.
+
+        Returns:
+            The values of each differing key, one per run.
+        """
+        flat = [_flat(run.recipe) for run in self.runs]
+        return {key: [each.get(key) for each in flat] for key in self.keys}
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -144,9 +153,8 @@ def settings_table(comparison: Comparison) -> Table:
     table = Table(title="what differs")
     for name in ("key", *(run.name for run in comparison.runs)):
         table.add_column(name, overflow="fold")
-    flat = [_flat(run.recipe) for run in comparison.runs]
-    for key in comparison.keys:
-        table.add_row(key, *(Text(str(each.get(key))) for each in flat))
+    for key, values in comparison.values().items():
+        table.add_row(key, *(Text(str(value)) for value in values))
     return table
 
 
@@ -163,7 +171,7 @@ def comparison_table(comparison: Comparison) -> Table:
     for name in ("run", *shown_keys(comparison), "method", "budget", "FLOPs", "accuracy", "time"):
         table.add_column(name, justify="right" if name in ("FLOPs", "accuracy", "time") else "left", overflow="fold")
     for line in comparison.lines:
-        table.add_row(*(Text(str(cell)) for cell in cells(line, shown_keys(comparison))))
+        table.add_row(*(Text(str(cell)) for cell in _cells(line, shown_keys(comparison))))
     return table
 
 
@@ -179,16 +187,8 @@ def shown_keys(comparison: Comparison) -> list[str]:
     return comparison.keys if len(comparison.keys) <= _MOST_COLUMNS else []
 
 
-def cells(line: Line, keys: Sequence[str]) -> list[Any]:
-    """Return the cells of a line in the table.
-
-    Args:
-        line: The line.
-        keys: Recipe keys whose values are shown.
-
-    Returns:
-        The cells.
-    """
+def _cells(line: Line, keys: Sequence[str]) -> list[Any]:
+    """Return the cells of a line in the table of the terminal."""
     row = line.row
     settings = [line.settings[key] for key in keys]
     minutes = f"{total_seconds(line.run) / 60:.1f} min"

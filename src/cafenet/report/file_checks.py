@@ -7,7 +7,8 @@ from typing import Any
 from cafenet.common.run_files import LOG, MANIFEST, RECIPE, read_log
 from cafenet.runs.identity import digest_of_values
 
-_LOGGED = ("epoch", "loss")
+LOGGED = ("epoch", "loss")
+"""Keys of a log's line that a figure needs."""
 
 
 def check_recipe(path: Path, recipe: Mapping[str, Any], manifest: Mapping[str, Any], problems: list[str]) -> None:
@@ -39,7 +40,7 @@ def read_training_log(place: Path, problems: list[str], *, was_trained: bool) ->
         The lines that hold an epoch and a loss.
     """
     damaged: list[int] = []
-    lines = read_log(place / LOG, _LOGGED, damaged)
+    lines = read_log(place / LOG, LOGGED, damaged)
     if damaged:
         what = f"line {damaged[0]} is damaged" if len(damaged) == 1 else f"{len(damaged)} lines are damaged"
         problems.append(f"{place / LOG} must hold the loss of each logged step, but {what}; figures leave them out")

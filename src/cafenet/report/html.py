@@ -1,19 +1,10 @@
-"""HTML of the pages: each is one self-contained file that also suits phones and dark mode."""
+"""HTML of the pages: each is one self-contained file for phones and wide screens, light and dark, and for print."""
 
 import html
-import io
 import json
-import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
-from urllib.parse import unquote
-
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-
-_COORDINATES = re.compile(r' (?:x|y|d|transform)="[^"]*"')
-_LONG_NUMBER = re.compile(r"(\d\.\d)\d+")  # a tenth of a point is finer than any screen
 
 
 def document(title: str, parts: Iterable[str]) -> str:
@@ -26,12 +17,44 @@ def document(title: str, parts: Iterable[str]) -> str:
     Returns:
         The HTML.
     """
-    assets = files("cafenet.report") / "assets"
-    style, script = (assets.joinpath(name).read_text() for name in ("page.css", "page.js"))
+    script = asset("page.js")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{text(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>\n{style}</style></head>\n'
-        f'<body>{"".join(parts)}<div id="tip" role="tooltip" hidden></div><script>\n{script}</script></body></html>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>\n{asset("palette.css")}'
+        f"{asset('page.css')}{asset('chart.css')}</style></head>\n"
+        f'<body><main>{"".join(parts)}</main><div id="tip" role="tooltip" hidden></div>'
+        f"<script>\n{script}</script></body></html>\n"
+    )
+
+
+def asset(name: str) -> str:
+    """Return a style or script of the pages.
+
+    Args:
+        name: Name of the file.
+
+    Returns:
+        Its text.
+    """
+    return (files("cafenet.report") / "assets").joinpath(name).read_text()
+
+
+def masthead(kind: str, name: str, title: str) -> str:
+    """Return the head of a page: what it is, of which run, and its title.
+
+    Args:
+        kind: What the page is, for example "Report".
+        name: Name of the run.
+        title: The title.
+
+    Returns:
+        The HTML.
+    """
+    return (
+        '<header><p class="brand"><svg viewBox="0 0 24 16" width="24" height="16" aria-hidden="true">'
+        '<path class="original" d="M1 1h4v14H1zM7 0h4v16H7zM13 2h4v12h-4zM19 4h4v8h-4z"/>'
+        '<path class="own" d="M1 4h4v8H1zM7 6h4v4H7zM13 3h4v10h-4zM19 6h4v4h-4z"/></svg>'
+        f"<b>CafeNet</b> <span>{text(kind)}</span> <span>{text(name)}</span></p><h1>{text(title)}</h1></header>"
     )
 
 
@@ -46,7 +69,7 @@ def table(head: Sequence[str], rows: Iterable[str]) -> str:
         The HTML.
     """
     cells = "".join(f"<th>{text(name)}</th>" for name in head)
-    return f'<div class="wide"><table><tr>{cells}</tr>{"".join(rows)}</table></div>'
+    return f'<div class="wide" tabindex="0"><table><tr>{cells}</tr>{"".join(rows)}</table></div>'
 
 
 def row(cells: Iterable[Any], kind: str = "", texts: Sequence[int] = ()) -> str:
@@ -66,43 +89,46 @@ def row(cells: Iterable[Any], kind: str = "", texts: Sequence[int] = ()) -> str:
     return f"<tr{f' class={kind}' if kind else ''}>{inside}</tr>"
 
 
-def figure_part(name: str, title: str, caption: str, figure: Figure) -> str:
-    """Return a figure with a heading and a caption.
+def cards(head: Sequence[str], rows: Iterable[tuple[str, Sequence[Any]]], kind: str = "ranked") -> str:
+    """Return a table whose rows become cards on a narrow screen, so that no column is off-screen.
+
+    The first column names the row; in a ranked table, the second is its most important value.
 
     Args:
-        name: Name of the figure, for its id.
-        title: The heading.
-        caption: The caption.
-        figure: The figure.
+        head: Names of the columns.
+        rows: CSS class and cells of each row; empty cells are left out of cards.
+        kind: "ranked", or "plain" where no column is more important than the others.
 
     Returns:
         The HTML.
     """
-    return (
-        f'<h2>{text(title)}</h2><figure id="figure-{name}">{svg(figure)}'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
+    top = "".join(f'<th scope="col">{text(name)}</th>' for name in head)
+    body = "".join(_card(head, kind, cells) for kind, cells in rows)
+    return f'<table class="cards {kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _card(head: Sequence[str], kind: str, cells: Sequence[Any]) -> str:
+    """Return one row of a table of cards."""
+    first, *rest = cells
+    inside = "".join(
+        f'<td data-head="{text(name)}"{"" if str(cell) else " class=empty"}>{text(cell)}</td>'
+        for name, cell in zip(head[1:], rest, strict=True)
     )
+    return f'<tr class="{kind}"><th scope="row">{text(first)}</th>{inside}</tr>'
 
 
-def svg(figure: Figure) -> str:
-    """Return a figure as inline SVG in the page's colours; marks of `figure_style.mark` become data attributes.
+def folded(title: str, inside: str, name: str = "") -> str:
+    """Return a part that is folded until somebody opens it.
 
     Args:
-        figure: The figure.
+        title: Its heading.
+        inside: HTML of the part.
+        name: Its id.
 
     Returns:
-        The SVG.
+        The HTML.
     """
-    buffer = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "cafenet", "font.family": "sans-serif"}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    drawn = buffer.getvalue()
-    drawn = drawn[drawn.index("<svg") :]
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-    drawn = _COORDINATES.sub(lambda match: _LONG_NUMBER.sub(r"\1", match.group(0)), drawn)
-    drawn = drawn.replace("#000000", "currentColor").replace("fill: #ffffff", "fill: none")
-    drawn = re.sub(r"<text ", '<text fill="currentColor" ', drawn)
-    return re.sub(r'<g id="mark:([^"]*)">', _data_attributes, drawn)
+    return f"<details{f' id={name}' if name else ''}><summary>{text(title)}</summary>{inside}</details>"
 
 
 def data(name: str, content: Any) -> str:
@@ -129,9 +155,3 @@ def text(value: Any) -> str:
         The HTML.
     """
     return html.escape(str(value))
-
-
-def _data_attributes(match: re.Match[str]) -> str:
-    """Return the data attributes of a mark."""
-    marks = json.loads(unquote(match.group(1)))
-    return "<g " + " ".join(f'data-{name}="{text(value)}"' for name, value in marks.items()) + ">"

@@ -1,4 +1,4 @@
-"""The page of a run: everything that is known about it, the verdict first."""
+"""The page of a run: the verdict first, then what supports it, then everything else, folded."""
 
 import json
 from collections.abc import Mapping
@@ -8,27 +8,16 @@ from typing import Any
 import yaml
 
 from cafenet.common.files import write_text
+from cafenet.common.job_progress import duration
 from cafenet.common.run_files import REPORT
-from cafenet.report.figure_style import duration
-from cafenet.report.figures import all_figures, points
-from cafenet.report.html import data, document, figure_part, row, table, text
+from cafenet.report.figure_html import figure_part
+from cafenet.report.figures import all_figures
+from cafenet.report.html import data, document, folded, masthead, row, table, text
+from cafenet.report.models import models_of, rows_of
+from cafenet.report.results_table import results_html
 from cafenet.report.run_records import RunRecord, read_run
-from cafenet.runs.results import Row, claims, count
-
-TITLES = {
-    "widths": ("Width kept per layer group", "Layers whose channels are decided together are one group, named after "
-               "the first of them. Pale bars are the full width."),
-    "accuracy-flops": ("Accuracy against FLOPs", "Every width with a complete score; point at a dot to see it."),
-    "progress": ("Search progress", "Dots are scores, and lines show the best so far (search by trend takes the "
-                 "best width of a fit instead). Widths that were dropped early show their estimated score."),
-    "histogram": ("Scores of all widths", "The further right, the better are the widths that the search tried."),
-    "training": ("Supernet training", "The loss of the sampled widths is noisy; the line is smoothed. Epochs that "
-                 "trained the full network first are not shown."),
-    "bins": ("Bins", "Channels are added and dropped in bins; cheaper channels have larger bins."),
-    "time": ("Time spent", "Summed over all starts of this run."),
-    "attributes": ("Attributes against Uniform", "Difference of test accuracy in points, for each attribute."),
-}  # fmt: skip
-"""Title and caption of each figure."""
+from cafenet.report.search_charts import points
+from cafenet.report.verdict import verdict_html
 
 
 def write_report(directory: Path, path: Path | None = None) -> Path:
@@ -60,84 +49,33 @@ def report_html(run: RunRecord) -> str:
     Returns:
         The HTML.
     """
+    figures = all_figures(run)
     parts = [
-        f"<h1>{text(run.recipe.get('description') or run.name)}</h1>",
-        _verdict(run),
-        *(f'<p class="missing">Damaged: {text(line)}.</p>' for line in run.problems),
-        *(f'<p class="missing">Not there yet: {text(line)}.</p>' for line in run.missing()),
-        _table(run),
+        masthead("Report", run.name, run.recipe.get("description") or run.name),
+        *_top(run),
+        *(figure_part(name, figure) for name, figure in figures.items() if not figure.is_detail),
+        '<h2 class="details">Details</h2>',
+        *(figure_part(name, figure) for name, figure in figures.items() if figure.is_detail),
         _widths(run),
-        *(figure_part(name, *TITLES[name], figure) for name, figure in all_figures(run).items()),
-        *(data(name, block) for name, block in points(run).items()),
         _frozen(run),
         _recipe(run),
+        *(data(name, block) for name, block in points(run).items()),
     ]
     return document(f"CafeNet: {run.name}", parts)
 
 
-def rows_of(run: RunRecord) -> list[Row]:
-    """Return the rows of a run's table, or none if there is no table yet.
-
-    Args:
-        run: The records of the run.
-
-    Returns:
-        The rows.
-    """
-    return [Row(**{**row, "accuracies": tuple(row["accuracies"])}) for row in (run.results or {}).get("rows", [])]
-
-
-def _verdict(run: RunRecord) -> str:
-    """Return the results and the claims, in the first lines of the page."""
-    rows = rows_of(run)
-    own = [each for each in rows if each.method.startswith("CafeNet")]
-    original = next((each for each in rows if not each.budget), None)
-    lines = []
-    for each in own:
-        kept = f"{each.flops:,} FLOPs, {each.params:,} parameters, {each.latency_ms:.2f} ms"
-        before = (
-            f" (original: {original.flops:,}, {original.params:,}, {original.latency_ms:.2f} ms)" if original else ""
-        )
-        lines.append(
-            f"<b>{text(each.method)} at {text(each.budget)}: {each.accuracy}</b> on the test set; {kept}{before}."
-        )
-    lines += [text(line) + "." for line in claims(rows)]
-    if run.is_call:
-        lines += [
-            f"<b>{text(entry['method'])} at {text(entry['budget'])}</b> scores {entry['search_score']:.4f} on the "
-            "validation data in the supernet."
-            for entry in run.entries
-        ]
-    return f'<div class="verdict">{"<br>".join(lines)}</div>' if lines else ""
-
-
-def _table(run: RunRecord) -> str:
-    """Return the table of results."""
-    rows = rows_of(run)
-    if not rows:
-        return ""
-    body = [
-        row(
-            (
-                each.method,
-                each.budget or "-",
-                count(each.flops),
-                count(each.params),
-                f"{each.latency_ms:.2f} ms",
-                each.accuracy,
-            ),
-            "own" if each.method.startswith("CafeNet") else "",
-        )
-        for each in rows
+def _top(run: RunRecord) -> list[str]:
+    """Return the verdict, what is damaged or missing, and the table."""
+    models = models_of(run)
+    verdict = "" if models is None else verdict_html(models, run.space, run.warnings)
+    doubts = [] if verdict else run.warnings
+    return [
+        verdict,
+        *(f'<p class="missing">Warning: {text(line)}.</p>' for line in doubts),
+        *(f'<p class="missing">Damaged: {text(line)}.</p>' for line in run.problems),
+        *(f'<p class="missing">Not there yet: {text(line)}.</p>' for line in run.missing()),
+        "" if models is None else results_html(run, models),
     ]
-    for each in (run.results or {}).get("reference", []):
-        published = [f"{each['method']} (published)", each["budget"] or "-", each["flops"], each["params"], ""]
-        body.append(row([*published, each["accuracy"]], "published"))
-    num_seeds = len(rows[0].accuracies)
-    note = f"Test accuracy after the last epoch, {num_seeds} seed{'s' if num_seeds > 1 else ''}"
-    note += " (mean ± standard deviation)." if num_seeds > 1 else "; a single seed is no evidence of a difference."
-    head = ("method", "budget", "FLOPs", "params", "latency", "accuracy")
-    return f"<h2>Results</h2>{table(head, body)}<p>{note}</p>"
 
 
 def _widths(run: RunRecord) -> str:
@@ -150,7 +88,7 @@ def _widths(run: RunRecord) -> str:
         row([group["name"], group["channels"], *(each.widths.get(group["name"], "-") for each in rows)])
         for group in run.space["groups"]
     ]
-    return f'<details id="widths"><summary>All widths</summary>{table(head, body)}</details>'
+    return folded("All widths", table(head, body), "widths")
 
 
 def _frozen(run: RunRecord) -> str:
@@ -159,37 +97,40 @@ def _frozen(run: RunRecord) -> str:
     if not frozen:
         return ""
     rows = [row([each["name"], each["channels"], each["reason"]], texts=(2,)) for each in frozen]
-    return f"<h2>What was frozen, and why</h2>{table(('layer', 'channels', 'reason'), rows)}"
+    return folded("What was frozen, and why", table(("layer", "channels", "reason"), rows))
 
 
 def _recipe(run: RunRecord) -> str:
     """Return the command and the recipe that reproduce the run."""
-    manifest = run.manifest
-    facts = {
-        key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware", "seconds")
-    }
     if run.is_call:
         shown = {key: value for key, value in run.recipe.items() if key not in ("called", "description")}
         settings = text(yaml.safe_dump(shown, sort_keys=False))
-        return f"<h2>Settings of cafenet.search</h2><details><summary>all</summary><pre>{settings}</pre></details>"
-    command = f"cafenet run recipe.yaml --output {run.name}"
-    recipe = text(yaml.safe_dump(run.recipe, sort_keys=False))
-    return (
-        f"<h2>Reproduce it</h2><p>Save the recipe below as recipe.yaml{time_taken(manifest)}.</p>"
-        f"<pre>{text(command)}</pre><details><summary>recipe.yaml</summary><pre>{recipe}</pre></details>"
-        f"<details><summary>versions, hardware, times</summary><pre>{text(json.dumps(facts, indent=1))}</pre>"
-        "</details>"
+        return folded("Settings of cafenet.search", f"<pre>{settings}</pre>")
+    return reproduce(run.recipe, run.manifest, f"cafenet run recipe.yaml --output {run.name}")
+
+
+def reproduce(recipe: Mapping[str, Any], manifest: Mapping[str, Any], command: str) -> str:
+    """Return how a run is made again: its command, its recipe, and the versions and machine that it ran on.
+
+    Args:
+        recipe: The recipe as plain values.
+        manifest: The manifest; empty if it could not be read.
+        command: The command.
+
+    Returns:
+        The HTML.
+    """
+    facts = {key: manifest.get(key) for key in ("started", "finished", "git_revision", "versions", "hardware")}
+    inside = (
+        f"<p>Save the recipe below as recipe.yaml{_time_taken(manifest)}.</p><pre>{text(command)}</pre>"
+        f"<pre>{text(yaml.safe_dump(dict(recipe), sort_keys=False))}</pre>"
+    )
+    return folded("Reproduce it", inside) + folded(
+        "Versions and hardware", f"<pre>{text(json.dumps(facts, indent=1))}</pre>"
     )
 
 
-def time_taken(manifest: Mapping[str, Any]) -> str:
-    """Return the end of a sentence that says how long a run took, or nothing if that is not known.
-
-    Args:
-        manifest: The manifest of the run; empty if it could not be read.
-
-    Returns:
-        The text.
-    """
+def _time_taken(manifest: Mapping[str, Any]) -> str:
+    """Return the end of a sentence that says how long a run took, or nothing if that is not known."""
     seconds = manifest.get("seconds")
     return "" if seconds is None else f"; this run took {duration(sum(seconds.values()))} in all"

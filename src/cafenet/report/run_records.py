@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import optuna
-
 from cafenet.common.run_files import (
     DETECTION_RESULTS,
     ENTRIES,
+    GAIN,
     JOURNAL,
     LOG,
     MANIFEST,
@@ -16,34 +15,15 @@ from cafenet.common.run_files import (
     RESULTS,
     SEARCH,
     SPACE,
+    model_place,
+    read_log,
     read_what_is_left,
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError
-from cafenet.report.file_checks import check_recipe, read_training_log
-from cafenet.searching.store.journal_file import open_storage
+from cafenet.report.file_checks import LOGGED, check_recipe, read_training_log
+from cafenet.report.trials import TrialRecord, read_study
+from cafenet.runs.methods import Entry
 from cafenet.supernet.train import FULL_NETWORK
-
-
-@dataclass(frozen=True)
-class TrialRecord:
-    """One scored width."""
-
-    widths: dict[str, int]
-    """Channels of each group, by name."""
-    value: float
-    """The score, or its estimate if the width was dropped early."""
-    costs: dict[str, float]
-    """Costs by name: flops and params."""
-    search: str
-    """Name of the search that asked for the score."""
-    label: str
-    """Moment of the search, for example "iteration 3"."""
-    is_complete: bool
-    """False if the width was dropped early."""
-    is_exact: bool
-    """True if every candidate was scored on all examples."""
-    seconds: float
-    """Time that scoring took."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +36,20 @@ class StudyRecord:
     """Lines of the training log."""
     trials: list[TrialRecord]
     """The scored widths, oldest first."""
+    warning: str = ""
+    """What the search warned of, for example that scores look like chance."""
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """The training of one finished model."""
+
+    method: str
+    """Name of the method, for example "Uniform"."""
+    budget: str
+    """The budget; empty for the original."""
+    log: list[dict[str, Any]]
+    """Lines of the training log."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +74,10 @@ class RunRecord:
     """Name that replaces that of the directory, if two runs have the same."""
     problems: tuple[str, ...] = ()
     """One sentence for each damaged file, whose content is left out."""
+    gain: dict[str, Any] | None = None
+    """The finished models of `cafenet.search` side by side, or None."""
+    trainings: list[TrainingRecord] = field(default_factory=list)
+    """The trainings of the finished models."""
 
     @property
     def name(self) -> str:
@@ -95,6 +93,11 @@ class RunRecord:
     def is_detection(self) -> bool:
         """True if `cafenet detect` made the directory."""
         return _is_detection(self.recipe, self.results)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the searches warned of, each once."""
+        return list(dict.fromkeys(study.warning for study in self.studies if study.warning))
 
     def missing(self) -> list[str]:
         """Describe what the run has not reached yet.
@@ -170,16 +173,43 @@ def read_run(path: Path) -> RunRecord:
     results = _results(path, recipe, problems, is_finished=is_finished)
     has_space = not _is_detection(recipe, results)
     has_begun = bool(places) or (path / ENTRIES.name).exists() or results is not None
+    space = read_what_is_left(SPACE, path, problems, must_exist=has_space and has_begun)
+    entries = read_what_is_left(ENTRIES, path, problems, must_exist=has_space and is_finished) or []
+    studies = [_study(path, place, problems) for place in places]
+    gain = read_what_is_left(GAIN, path, problems)
+    trainings = _trainings(path, recipe, entries)
     return RunRecord(
         path=path,
         recipe=recipe,
         manifest=manifest,
-        space=read_what_is_left(SPACE, path, problems, must_exist=has_space and has_begun),
-        entries=read_what_is_left(ENTRIES, path, problems, must_exist=has_space and is_finished) or [],
+        space=space,
+        entries=entries,
         results=results,
-        studies=[_study(path, place, problems) for place in places],
+        studies=studies,
         problems=tuple(problems),
+        gain=None if gain is None else gain["gain"],
+        trainings=trainings,
     )
+
+
+def _trainings(path: Path, recipe: dict[str, Any], entries: list[dict[str, Any]]) -> list[TrainingRecord]:
+    """Return the trainings of the finished models: those of a run's first seed, or the two of a search."""
+    if recipe.get("called"):
+        own = entries[0]["method"] if entries else "CafeNet"
+        names = {own: ("finetune", "scratch"), "Uniform": ("uniform",)}
+        places = {(method, recipe.get("budget", "")): _newest(path, each) for method, each in names.items()}
+    else:
+        seed = (recipe.get("finetune", {}).get("seeds") or [0])[0]
+        keys = [Entry(each["method"], each["budget"], None) for each in entries]
+        places = {(each.method, each.budget): model_place(path, each.key, seed) / LOG for each in keys}
+    logs = {key: [] if place is None else read_log(place, LOGGED) for key, place in places.items()}
+    return [TrainingRecord(method, budget, log) for (method, budget), log in logs.items() if len(log) > 1]
+
+
+def _newest(path: Path, names: tuple[str, ...]) -> Path | None:
+    """Return the newest log of a search's training; one that began with something else has a directory of its own."""
+    found = [log for name in names for place in (name, f"{name}-*") for log in path.glob(f"{place}/{LOG}")]
+    return max(found, key=lambda each: each.stat().st_mtime, default=None)
 
 
 def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> bool:
@@ -189,9 +219,13 @@ def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> boo
 
 def _study(path: Path, place: Path, problems: list[str]) -> StudyRecord:
     """Return what a supernet's directory holds; what was scored was trained before."""
-    trials = _trials(place, problems)
+    try:
+        trials, warning = read_study(place / JOURNAL)
+    except StoreError as error:
+        problems.append(str(error))
+        trials, warning = [], ""
     log = read_training_log(place, problems, was_trained=bool(trials))
-    return StudyRecord(str(place.relative_to(path)), log, trials)
+    return StudyRecord(str(place.relative_to(path)), log, trials, warning)
 
 
 def _recipe(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -216,50 +250,4 @@ def _results(path: Path, recipe: dict[str, Any], problems: list[str], *, is_fini
         problems += of_detection
     elif found is None:
         found = read_what_is_left(RESULTS, path, problems, must_exist=is_finished)
-    return found
-
-
-def _trials(place: Path, problems: list[str]) -> list[TrialRecord]:
-    """Return the trials of a study; a journal that cannot be read is added to the problems."""
-    try:
-        return read_trials(place / JOURNAL)
-    except StoreError as error:
-        problems.append(str(error))
-        return []
-
-
-def read_trials(journal: Path) -> list[TrialRecord]:
-    """Read the finished trials of a study.
-
-    Args:
-        journal: The journal file, which may be missing.
-
-    Returns:
-        The trials, oldest first.
-
-    Raises:
-        StoreError: If the file is no journal.
-    """
-    if not journal.is_file():
-        return []
-    storage = open_storage(journal, is_read_only=True)
-    states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
-    found = []
-    for study in storage.get_all_studies():
-        for trial in storage.get_all_trials(study._study_id, deepcopy=False, states=states):
-            score = trial.user_attrs.get("score")
-            if score is None or trial.value is None:
-                continue
-            found.append(
-                TrialRecord(
-                    widths={name: int(width) for name, width in trial.params.items()},
-                    value=float(trial.value),
-                    costs=score["costs"],
-                    search=score["search"],
-                    label=score["label"],
-                    is_complete=trial.state == optuna.trial.TrialState.COMPLETE,
-                    is_exact=score["is_exact"],
-                    seconds=score["seconds"],
-                )
-            )
     return found

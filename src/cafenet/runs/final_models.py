@@ -5,7 +5,15 @@ from typing import Any
 
 from torch import nn
 
-from cafenet.common.run_files import EVALUATION, SLIM, SUPERNET_CHECKPOINT, model_place
+from cafenet.common.run_files import (
+    ENTRIES,
+    EVALUATION,
+    SLIM,
+    START,
+    SUPERNET_CHECKPOINT,
+    model_place,
+    read_if_there,
+)
 from cafenet.errors import RecipeError, RunFileError, SlimFileError
 from cafenet.runs.identity import begin_training, digest_of_file, keep_evaluation, kept_evaluation
 from cafenet.runs.methods import Entry
@@ -124,9 +132,15 @@ def load_final(workload: Workload, entry: Entry, seed: int, directory: Path) -> 
         The trained model.
 
     Raises:
-        RunFileError: If the file is missing or damaged.
+        RunFileError: If the file is missing or damaged, or keeps other channels than the entry.
     """
-    path = model_place(directory, entry.key, seed) / SLIM
+    place = model_place(directory, entry.key, seed)
+    path, begun = place / SLIM, read_if_there(START, place)
+    if begun is not None and "channels" in begun and begun["channels"] != entry.channels:
+        raise RunFileError(
+            f"{directory / ENTRIES.name} must hold what this run found, but the model in {place} keeps other channels; "
+            f"{ENTRIES.remedy}"
+        )
     try:
         return load(path, workload.model)
     except SlimFileError as error:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import ENTRIES, VALIDATION, read_if_there
+from cafenet.common.run_files import ENTRIES, read_if_there
 from cafenet.errors import RecipeError
 from cafenet.pipeline.stages import run_supernet, search_in_stages
 from cafenet.runs.workload import Workload
@@ -167,7 +167,6 @@ def random_entry(workload: Workload, budget: Budget, directory: Path) -> Entry:
             space=workload.space_of(channels),
         )
         scores.append(evaluate(trained, workload.loader(workload.validation))["accuracy"])
-        write_json(place / VALIDATION, {"accuracy": scores[-1]})
     return Entry("Random", budget.text, _leading(workload, rows[int(np.argmax(scores))], budget), max(scores))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from cafenet.common.statistics import PairedDifference, compare_paired, in_words
+from cafenet.common.verdict_words import beside, headline, share_in_words
 from cafenet.runs.recipe import Reference
 
 
@@ -142,18 +143,49 @@ def results_table(rows: Sequence[Row], references: Sequence[Reference], title: s
 
 
 def claims(rows: Sequence[Row]) -> list[str]:
-    """Return one sentence per comparison; it names a win or a loss only if the interval supports it.
+    """Return what was gained: one sentence per model of CafeNet, then each comparison that several seeds support.
 
     Args:
         rows: The measured rows.
 
     Returns:
-        The sentences.
+        The sentences, without full stops.
     """
-    return [
+    found = comparisons(rows)
+    own = [row for row in rows if row.method.startswith("CafeNet")]
+    sentences = [f"{row.method} at {row.budget}: {_in_a_sentence(verdict(row, rows))}" for row in own]
+    return sentences + [
         f"{first.method} - {second.method} at {first.budget}: {in_words(difference)}"
-        for first, second, difference in comparisons(rows)
+        for first, second, difference in found
+        if difference.num_pairs > 1
     ]
+
+
+def verdict(row: Row, rows: Sequence[Row]) -> str:
+    """Return what a model of CafeNet gained, in one line.
+
+    Args:
+        row: The row of the model.
+        rows: All rows of its run.
+
+    Returns:
+        The line, for example "Half the FLOPs, 0.35 points below the original; no different from Uniform (1 seed)".
+    """
+    pairs = [(other, difference) for first, other, difference in comparisons(rows) if first is row]
+    original = next((other for other, _ in pairs if not other.budget), None)
+    saved = f"{count(row.flops)} FLOPs" if original is None else share_in_words(row.flops / original.flops, "FLOPs")
+    if original is None:
+        saved += f", {row.accuracy} accuracy"
+    parts = [
+        beside(difference, "the original" if other is original else other.method, is_original=other is original)
+        for other, difference in sorted(pairs, key=lambda pair: bool(pair[0].budget))
+    ]
+    return headline(saved, parts, len(row.accuracies))
+
+
+def _in_a_sentence(words: str) -> str:
+    """Return a line as it stands behind a colon."""
+    return words[0].lower() + words[1:]
 
 
 def count(number: float) -> str:

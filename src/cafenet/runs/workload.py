@@ -26,6 +26,7 @@ from cafenet.searching.algorithms.base import METHODS, Algorithm
 from cafenet.searching.budget import Budget, costs_in, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
+from cafenet.searching.latency.measure import check_runtime
 from cafenet.searching.width_search import SearchConfig
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet, for_capped_costs
@@ -63,6 +64,7 @@ class Workload:
         batch = next(iter(self.loader(self.validation)))
         self._check_targets(self._output(batch[0].to(self.device)))
         build_supernet(self.model, self.space, self.recipe.supernet)
+        check_runtime(self.model, self.example, self.recipe.latency)
         for budget in self.budgets:
             self.feasible(budget)
         self._check_trainings()
@@ -339,7 +341,14 @@ class Workload:
         """The estimate of latency, fitted once."""
         bins, settings = build_bins(self.space, self.recipe.supernet), self.recipe.latency
         return fit_latency(
-            self.space, bins, self.example, settings, cache=self._latency_file, anywhere=True, is_written=False
+            self.space,
+            bins,
+            self.example,
+            settings,
+            cache=self._latency_file,
+            anywhere=True,
+            is_written=False,
+            quiet=self.quiet,
         )
 
     def keep_latencies(self) -> None:

@@ -8,7 +8,7 @@ dropped on the way, from the first part on.
 
 import zlib
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,10 @@ class ScoringConfig:
         True
     """
 
+    candidates: Literal["best", "mean"] = "best"
+    """Which candidates the score of a width speaks of: "best" is that of the best candidate (max-max, as in the paper),
+    "mean" the mean over all candidates, which is less noisy but scores each of them on all examples. The slim model is
+    the best candidate in both cases."""
     race: bool = True
     """If True, candidates race and hopeless widths are dropped early. If False, every candidate is scored on all
     examples."""
@@ -75,7 +79,8 @@ class Score:
     """The score of one width, complete or estimated."""
 
     value: float
-    """Metric of the best candidate. For a dropped width, it is the value of the bar plus the difference seen so far."""
+    """Metric of the best candidate, or its mean over the candidates. For a dropped width, it is the value of the bar
+    plus the difference seen so far."""
     candidate: int
     """Number of the best candidate."""
     num_candidates: int
@@ -158,7 +163,7 @@ class Scorer:
         """
         with training_mode(self.supernet.model, False):
             candidates = self.candidates(bin_counts)
-            if self.supernet.sharing.averages:
+            if self.supernet.sharing.averages or (self.config.candidates == "mean" and len(candidates) > 1):
                 return self._averaged(candidates)
             if exact or not self.config.race:
                 return self._best([self._whole(candidate) for candidate in candidates])
@@ -201,9 +206,10 @@ class Scorer:
         return self._complete(values[best], best, len(values))
 
     def _averaged(self, candidates: list[Subnet]) -> Score:
-        """Return the score averaged over all candidates, for offset sets that train all of them."""
-        values = np.mean([self._whole(candidate) for candidate in candidates], axis=0)
-        return self._complete(values, 0, len(candidates))
+        """Return the mean score of all candidates. Where all of them are trained, the first one stands for them."""
+        values = [self._whole(candidate) for candidate in candidates]
+        best = 0 if self.supernet.sharing.averages else int(np.argmax([each.mean() for each in values]))
+        return self._complete(np.mean(values, axis=0), best, len(values))
 
     def _complete(self, values: FloatArray, candidate: int, num_candidates: int, bar: Score | None = None) -> Score:
         """Make a complete score; values that may serve as a bar are kept, in the precision of the store."""

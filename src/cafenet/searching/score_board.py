@@ -208,13 +208,13 @@ class Contest:
         noise = 2 * (chance * (1 - chance) / complete[0].num_examples) ** 0.5
         best = max(score.value for score in complete)
         if best <= chance + noise:
-            warnings.warn(
+            words = (
                 f"scores look like chance: the best of {len(complete)} widths reaches {best:.1%}, and always answering "
                 f"the most frequent label {chance:.1%}; train the supernet longer, or check that training and "
-                "validation data are prepared alike",
-                CafeNetWarning,
-                stacklevel=2,
+                "validation data are prepared alike"
             )
+            self._store.warn(words)
+            warnings.warn(words, CafeNetWarning, stacklevel=2)
 
 
 def _bar(rivals: list[ScoredWidth], num_kept: int) -> Score | None:

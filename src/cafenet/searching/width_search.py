@@ -30,7 +30,7 @@ from cafenet.searching.feasible import Feasible
 from cafenet.searching.final_pick import pick_best
 from cafenet.searching.latency.correction import Meter
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
-from cafenet.searching.latency.measure import LatencyConfig, measure_latency
+from cafenet.searching.latency.measure import LatencyConfig, Reference, measure_latency
 from cafenet.searching.result import FoundWidths
 from cafenet.searching.score_board import Contest
 from cafenet.searching.store.scored_width import ScoredWidth
@@ -172,6 +172,7 @@ class WidthSearch:
         self.latency = latency or LatencyConfig()
         self._space, self._bins = scorer.supernet.space, scorer.supernet.binned.bins
         self._latency_model: LatencyModel | None = None
+        self._quiet = True
 
     def budgets(self, budget: str | Sequence[str]) -> list[Budget]:
         """Read budgets and refuse those that the smallest subnet exceeds.
@@ -212,6 +213,7 @@ class WidthSearch:
             BudgetError: If no scored width vector meets a budget.
             StoreError: If the storage cannot be used, or its study belongs to another supernet or other data.
         """
+        self._quiet = quiet
         allowed = [self._feasible(budget) for budget in budgets]  # latencies are measured before anything else runs
         with shared_storage(storage, self.config.num_workers) as shared, graceful_stop() as stopped:
             store = self._store(shared, study)
@@ -234,7 +236,8 @@ class WidthSearch:
         progress = _Progress(self.algorithm.num_widths(feasible), f"search {budget.text}", quiet)
         check = partial(_stop, stopped)
         contest = Contest(self.scorer, store, self._costs, self._name(budget), progress, check)
-        meter = Meter(feasible, partial(self._measured_ms, check)) if budget.is_measured else None
+        reference = self._reference(feasible)
+        meter = Meter(feasible, partial(self._measured_ms, check, reference)) if budget.is_measured else None
         try:
             with local_workers(self, budget, store.storage, store.name, self.config.num_workers):
                 settle = self._drive(feasible, contest)
@@ -249,6 +252,8 @@ class WidthSearch:
             )
         finally:
             progress.close()
+            if reference is not None:
+                reference.close()
         return self._result(best, contest, feasible, meter)
 
     def _drive(self, feasible: Feasible, contest: Contest) -> Settle | None:
@@ -310,15 +315,27 @@ class WidthSearch:
         """Estimate latencies; the first call measures some subnets and fits the estimate."""
         if self._latency_model is None:
             self._latency_model = fit_latency(
-                self._space, self._bins, self._example(), self.latency, cache=self._latency_file, anywhere=True
+                self._space,
+                self._bins,
+                self._example(),
+                self.latency,
+                cache=self._latency_file,
+                anywhere=True,
+                quiet=self._quiet,
             )
         return self._latency_model.predict(widths)
 
-    def _measured_ms(self, check: Callable[[], None], bin_counts: IntArray) -> float:
+    def _measured_ms(self, check: Callable[[], None], reference: Reference | None, bin_counts: IntArray) -> float:
         """Extract a slim model and measure its latency."""
         check()
         slim = self._space.extract(self._bins.widths(bin_counts).tolist())
-        return measure_latency(slim, self._example(), self.latency)
+        return measure_latency(slim, self._example(), self.latency, reference)
+
+    def _reference(self, feasible: Feasible) -> Reference | None:
+        """Return the full model as it was measured for the estimate, or None if nothing is measured here."""
+        if not feasible.budget.is_measured or self.latency.is_elsewhere or self._latency_model is None:
+            return None
+        return Reference(self._space.extract(), self._example(), self.latency, self._latency_model.full_ms)
 
     def _example(self) -> object:
         """Return the inputs of one validation example."""

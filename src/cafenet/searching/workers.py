@@ -17,7 +17,7 @@ import torch
 from cafenet.common import parent_process as parent
 from cafenet.common.files import write_torch
 from cafenet.common.run_files import JOURNAL
-from cafenet.errors import ModelNameError, StoreError
+from cafenet.errors import CafeNetWarning, ModelNameError, StoreError
 from cafenet.models.user_factory import import_source, imported_files
 from cafenet.searching.budget import Budget
 
@@ -93,6 +93,7 @@ def local_workers(
             if codes:
                 warnings.warn(
                     f"{len(codes)} of {num_workers} workers ended early, with exit code {codes[0]}; the others went on",
+                    CafeNetWarning,
                     stacklevel=2,
                 )
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-Inputs = tuple[tuple[Any, ...], dict[str, Any]]
-"""Positional and keyword arguments of a forward."""
+from cafenet.runtimes.session import Inputs
 
 
 def batch_size(inputs: Inputs) -> int | None:

@@ -18,8 +18,9 @@ def describe_space(space: WidthSpace, bins: Bins, attributes: tuple[str, ...] | 
         attributes: Names of the attributes if the data is multi-label, or else None.
 
     Returns:
-        A dict that can be written as JSON.
+        A dict that can be written as JSON. Its layers are those whose widths are searched, in the model's order.
     """
+    searched = {layer for group in space.groups for layer in _coupled_layers(space, group)}
     return {
         "flops": int(space.flops()),
         "params": int(space.params()),
@@ -33,6 +34,11 @@ def describe_space(space: WidthSpace, bins: Bins, attributes: tuple[str, ...] | 
                 "num_bins": each.num_bins,
             }
             for group, each in zip(space.groups, bins.groups, strict=True)
+        ],
+        "layers": [
+            {"name": name, "kind": type(module).__name__}
+            for name, module in space.model.named_modules()
+            if name in searched
         ],
         "frozen": [{"name": each.name, "channels": each.channels, "reason": each.reason} for each in space.frozen],
         "attributes": None if attributes is None else list(attributes),

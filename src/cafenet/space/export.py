@@ -2,15 +2,16 @@
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cafenet.common.extras import install
 from cafenet.common.files import replaced
 from cafenet.common.options import check_arguments
 from cafenet.errors import CafeNetWarning, ExportError, first_line
@@ -24,8 +25,14 @@ from cafenet.modules.calling import (
     training_mode,
     unwrap,
 )
-from cafenet.space.batch_sizes import Inputs, batch_size, open_batch, with_batch_size
-from cafenet.space.export_formats import FORMATS
+from cafenet.runtimes.file_formats import FILE_FORMATS, format_of_ending
+from cafenet.runtimes.int8 import quantise
+from cafenet.runtimes.open_vino import WEIGHTS
+from cafenet.runtimes.program import exported
+from cafenet.runtimes.session import Inputs, outputs_of
+from cafenet.space.batch_sizes import batch_size, open_batch, with_batch_size
+from cafenet.space.calibration import calibration_inputs
+from cafenet.space.export_formats import ENDINGS, FORMATS, QUANTISED
 from cafenet.space.extraction import SlimRecord
 from cafenet.space.slim_file import load, save
 
@@ -43,6 +50,8 @@ def export(
     kind: str | None = None,
     *,
     fixed_batch: bool = False,
+    quantize: Literal["int8"] | None = None,
+    calibration: Any = None,
 ) -> float:
     """Writes a model to a file for deployment, reads it back and compares the outputs.
 
@@ -52,16 +61,24 @@ def export(
 
     Args:
         model: The model. The format `pt` takes slim models only; the other formats take any model.
-        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments. The formats `pt2` and
-            `onnx` fix the shapes of all inputs to these, except for the batch size: the first dimension of the first
+        example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments. All formats but `pt`
+            fix the shapes of all inputs to these, except for the batch size: the first dimension of the first
             tensor, and that of every tensor with the same size.
         path: Path of the file. Its directory must exist.
-        kind: Format of the file: `"pt"` for `cafenet.load`, `"pt2"` for `torch.export.load`, or `"onnx"`. None takes
-            the format from the ending of `path`.
-        fixed_batch: Whether the formats `pt2` and `onnx` fix the batch size, too, as some runtimes prefer.
+        kind: Format of the file: `"pt"` for `cafenet.load`, `"pt2"` for `torch.export.load`, `"onnx"`, `"openvino"`
+            (`.xml` with `.bin` beside it) or `"executorch"` (`.pte`, with XNNPACK). None takes the format from the
+            ending of `path`.
+        fixed_batch: Whether the file fixes the batch size, too, as some runtimes prefer. `executorch` and int8 files
+            always do.
+        quantize: `"int8"` rounds weights and activations to 8 bits by the quantiser of the format: ONNX Runtime's,
+            OpenVINO's NNCF or ExecuTorch's.
+        calibration: Training data for `quantize`: a data set, a loader or an iterable of batches. 128 examples are
+            enough, and no more are used.
 
     Returns:
-        The largest difference between the outputs of the file and of the model, relative to the largest output.
+        The largest difference between the outputs of the file and of the model, relative to the largest output. An int8
+        file is compared on the calibration data, and has no limit; evaluate it with
+        `cafenet.evaluate(FileModel(path), data)`.
 
     Raises:
         ExportError: If the format is unknown, if the model cannot be exported, if the file cannot be written, or if its
@@ -84,11 +101,8 @@ def export(
         ExportError, path=(path, str | os.PathLike), kind=(kind, str | None), fixed_batch=(fixed_batch, bool)
     )
     target = Path(path)
-    kind = kind or target.suffix.removeprefix(".")
-    if kind not in FORMATS:
-        raise ExportError(
-            f"the format must be one of {', '.join(FORMATS)}, but got {kind!r}; use --format or an ending"
-        )
+    kind = format_of_ending(kind or target.suffix.removeprefix("."))
+    _check_format(kind, target, quantize)
     if not target.parent.is_dir():
         raise ExportError(f"the directory of {target} must exist, but does not")
     if not os.access(target.parent, os.W_OK):
@@ -99,8 +113,11 @@ def export(
     args = tuple(_noise(each, generator) for each in args)
     kwargs = {name: _noise(each, generator) for name, each in kwargs.items()}
     try:
-        with replaced(target, f".{kind}") as temporary, training_mode(model, False), torch.no_grad():
-            is_fixed = fixed_batch or kind == "pt" or not batch_size((args, kwargs))
+        with _replaced(target, kind) as temporary, training_mode(model, False), torch.no_grad():
+            if quantize is not None:
+                batches = calibration_inputs(calibration, call_arguments(example_inputs))
+                return _written_int8(model, batches, temporary, target, kind)
+            is_fixed = fixed_batch or kind in ("pt", "executorch") or not batch_size((args, kwargs))
             difference = (_written if is_fixed else _written_open)(model, (args, kwargs), temporary, target, kind)
     except OSError as error:
         raise ExportError(f"{target} cannot be written: {error.strerror or error}") from error
@@ -166,50 +183,64 @@ def _full_size(model: nn.Module) -> nn.Module:
     return full
 
 
-def _write_pt2(model: nn.Module, inputs: Inputs, path: Path, dynamic_shapes: Any) -> Runner:
-    program = _exported(model, inputs, dynamic_shapes)
-    with path.open("wb") as file:  # gives the reason if the file cannot be written, which PyTorch does not
-        torch.export.save(program, file)
-    loaded = torch.export.load(path).module()
-    return lambda inputs: _run(loaded, inputs)
+def _write_file(kind: str, model: nn.Module, inputs: Inputs, path: Path, dynamic_shapes: Any) -> Runner:
+    """Writes a format of a runtime and opens it."""
+    FILE_FORMATS[kind].write(exported(model, inputs, dynamic_shapes), path)
+    return _opened(kind, path, inputs)
 
 
-def _write_onnx(model: nn.Module, inputs: Inputs, path: Path, dynamic_shapes: Any) -> Runner:
+def _opened(kind: str, path: Path, inputs: Inputs) -> Runner:
+    """Opens a file and runs it once, because some runtimes miss an operator only then."""
+    session = FILE_FORMATS[kind].read(path, None)
     try:
-        import onnxruntime
-        import onnxscript  # noqa: F401 - torch.onnx needs it, and says so less clearly
-    except ImportError as error:
-        raise ExportError(f"ONNX needs {error.name}, which is not installed; {install('onnx')}") from error
-    exported = _exported(model, inputs, dynamic_shapes)
-    try:
-        program = torch.onnx.export(exported, dynamo=True, verbose=False)
-        assert program is not None
-        program.save(str(path))
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        session.run(None, _onnx_feed(session, inputs))
+        outputs_of(session, inputs)
     except OSError:
         raise
-    except Exception as error:  # an op or a number type that torch.onnx or onnxruntime does not have
-        raise ExportError(f"ONNX cannot hold or run this model: {first_line(error)}; use a .pt2 file") from error
-    return lambda inputs: [torch.from_numpy(output) for output in session.run(None, _onnx_feed(session, inputs))]
+    except Exception as error:
+        raise ExportError(f"{kind} cannot run this model: {first_line(error)}; use a .pt2 file") from error
+    return lambda inputs: outputs_of(session, inputs)
 
 
-def _onnx_feed(session: Any, inputs: Inputs) -> dict[str, Any]:
-    """Inputs of a session by their names; non-tensors are constants of the file."""
-    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(inputs) if isinstance(leaf, Tensor)]
-    return {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), tensors, strict=True)}
+_WRITERS: dict[str, Callable[[nn.Module, Inputs, Path, Any], Runner]] = {
+    "pt": _write_pt,
+    **{kind: partial(_write_file, kind) for kind in FILE_FORMATS},
+}
 
 
-_WRITERS = {"pt": _write_pt, "pt2": _write_pt2, "onnx": _write_onnx}
+def _written_int8(model: nn.Module, batches: list[Inputs], temporary: Path, target: Path, kind: str) -> float:
+    """Writes an int8 file and returns the difference on the first calibration batch."""
+    quantise(kind, model, batches, temporary)
+    difference = _difference(_run(model, batches[0]), _opened(kind, temporary, batches[0])(batches[0]))
+    if not difference < float("inf"):  # nan, too
+        raise ExportError(f"an int8 file must give outputs of the same shapes and numbers, but {target} does not")
+    return difference
 
 
-def _exported(model: nn.Module, inputs: Inputs, dynamic_shapes: Any) -> torch.export.ExportedProgram:
-    try:
-        return torch.export.export(model, *copied(inputs), dynamic_shapes=dynamic_shapes)
-    except Exception as error:  # torch.export has many ways to say that a forward is too dynamic
+def _check_format(kind: str, target: Path, quantize: str | None) -> None:
+    """Refuses formats that there are not, and those that cannot be written under this name."""
+    if kind not in FORMATS:
         raise ExportError(
-            f"torch.export cannot follow this model's forward: {first_line(error)}; use a .pt file"
-        ) from error
+            f"the format must be one of {', '.join(FORMATS)}, but got {kind!r}; use --format or an ending"
+        )
+    if kind == "openvino" and target.suffix != ".xml":
+        raise ExportError(f"a file of OpenVINO must end in .xml, for its weights are beside it, but is {target}")
+    if quantize not in (None, "int8"):
+        raise ExportError(f"quantize must be 'int8' or None, but is {quantize!r}")
+    if quantize is not None and kind not in QUANTISED:
+        raise ExportError(f"quantize='int8' needs a format of {', '.join(QUANTISED)}, but the format is {kind}")
+
+
+@contextmanager
+def _replaced(target: Path, kind: str) -> Iterator[Path]:
+    """Provides a temporary name as `replaced` does; the weights of OpenVINO take their place beside the file."""
+    with replaced(target, f".{ENDINGS.get(kind, kind)}") as temporary:
+        weights = temporary.with_suffix(WEIGHTS)
+        try:
+            yield temporary
+            if weights.exists():
+                weights.replace(target.with_suffix(WEIGHTS))
+        finally:
+            weights.unlink(missing_ok=True)
 
 
 def _noise(value: Any, generator: torch.Generator) -> Any:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.options import check_arguments
-from cafenet.errors import TrainingError
+from cafenet.errors import CafeNetWarning, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.calling import copy_of, unwrap
 from cafenet.space.width_space import TracedSpace, WidthSpace
@@ -127,6 +127,7 @@ def initialised(model: nn.Module, seed: int) -> nn.Module:
     if kept:
         warnings.warn(
             f"fresh weights need layers with `reset_parameters`; these parameters keep their values: {', '.join(kept)}",
+            CafeNetWarning,
             stacklevel=2,
         )
     return copy

@@ -1,13 +1,7 @@
 """The supernet: one set of full-width weights, in which several subnets stand for every width.
 
-Building blocks for any training loop:
-
-    supernet = Supernet(model, space, bins, LocallyFree(r=1))
-    for inputs, target in loader:
-        step = supernet.step((inputs, target), nn.functional.cross_entropy)
-        step.loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+It is what every training of widths is made of, ours and those of other libraries. Users meet it as `cafenet.Supernet`
+(`pipeline/own_loop.py`), which also traces the model, knows the budget and searches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,16 +15,18 @@ from torch import Tensor, nn
 
 from cafenet.common.garbage import put_off_collection
 from cafenet.common.options import MadeBy, Seed, check_arguments
-from cafenet.errors import BinError, TrainingError
-from cafenet.modules.batches import Batch, LossFunction, batch_size, part_of
+from cafenet.errors import BinError, CheckpointError, TrainingError
+from cafenet.modules.batches import Batch, LossFunction, batch_size, pair_of, part_of
 from cafenet.modules.calling import call_arguments, copy_of, unwrap
 from cafenet.space.bins import Bins, IntArray, balanced_rows, flops_sensitive_bins
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Gatherer, Harness, slice_tensors
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Race
+from cafenet.supernet.exchange import Exchange
 from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Sharing, check_sharing
 from cafenet.supernet.slim import Found, slim_model
+from cafenet.training.losses import loss_by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +55,26 @@ class Step:
     """The width vector and the subnets that were trained."""
 
 
+@dataclass(frozen=True, eq=False)
+class _StepRequest:
+    """A step that `Supernet.forward` runs in place of a model's inputs."""
+
+    batch: Batch
+    loss_fn: LossFunction
+    bin_counts: IntArray | None
+    random_candidate: bool
+
+    def run(self, supernet: "Supernet") -> Step:
+        """Run the trials and the training pass, and see that the processes of a training stay equal."""
+        supernet.exchange.begin(supernet)
+        pick = supernet.pick(
+            [self.batch], self.loss_fn, bin_counts=self.bin_counts, random_candidate=self.random_candidate
+        )
+        loss = supernet.loss(self.batch, pick, self.loss_fn)
+        supernet.exchange.after_backward(supernet, loss)
+        return Step(loss, pick)
+
+
 class Supernet(nn.Module):
     """One set of full-width weights that all widths share.
 
@@ -68,10 +84,11 @@ class Supernet(nn.Module):
         >>> import cafenet, torch
         >>> from torch import nn
         >>> from cafenet.space.bins import uniform_bins
+        >>> from cafenet.supernet.supernet import Supernet
         >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
         >>> images, labels = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 0, 1])
         >>> space = cafenet.trace(model, images)
-        >>> supernet = cafenet.Supernet(model, space, uniform_bins(space, 8))
+        >>> supernet = Supernet(model, space, uniform_bins(space, 8))
         >>> step = supernet.step((images, labels), nn.functional.cross_entropy)
         >>> step.loss.backward()
     """
@@ -86,6 +103,7 @@ class Supernet(nn.Module):
         choice: Choice | None = None,
         seed: int = 0,
         order: IntArray | None = None,
+        flops_band: tuple[float, float] | None = None,
     ) -> None:
         """Copy the model and prepare its subnets.
 
@@ -97,6 +115,8 @@ class Supernet(nn.Module):
             choice: Way to find the best candidate, by default `Race()`.
             seed: Seed of the sampled widths and candidates.
             order: For a model whose units were reordered: the unit of the user's model that each unit came from.
+            flops_band: Smallest and largest share of the full FLOPs of the widths that `step` and `pick` sample, by
+                default all widths.
 
         Raises:
             BinError: If an argument is not valid, the bins belong to another width space, or the sharing does not fit
@@ -117,8 +137,10 @@ class Supernet(nn.Module):
         """Unit of the user's model that each unit came from, at the start."""
         self.order = self.first_order
         """Current order of the units; changes when training sorts them by importance."""
-        self.reduce: Callable[[Tensor], Tensor] = unreduced
-        """Averages losses over processes, so that all of them make the same choice; the identity for one process."""
+        self.flops_band = flops_band
+        """Band of the widths that `step` and `pick` sample, or None for all widths."""
+        self.exchange = Exchange()
+        """What processes that train together exchange: trial losses, gradients and batch-norm statistics."""
         self._is_graph_checked = False
 
     def forward(self, inputs: Any, subnet: Subnet | None = None) -> Any:
@@ -131,6 +153,8 @@ class Supernet(nn.Module):
         Returns:
             The output of the model.
         """
+        if isinstance(inputs, _StepRequest):
+            return inputs.run(self)
         chosen = cuts(self.space.layout, self.full() if subnet is None else subnet)
         return self._run(inputs, chosen, keep_buffers=self.training)
 
@@ -177,24 +201,40 @@ class Supernet(nn.Module):
         return self.sharing.candidates(self.binned, bin_counts, self.generator)
 
     def step(
-        self, batch: Batch, loss_fn: LossFunction, *, bin_counts: IntArray | None = None, random_candidate: bool = False
+        self,
+        batch: Any,
+        loss_fn: str | LossFunction,
+        *,
+        bin_counts: IntArray | None = None,
+        random_candidate: bool = False,
     ) -> Step:
         """Sample a width, find its best candidate, and compute the loss of that candidate with its graph.
 
-        The comparison of candidates changes neither weights nor statistics nor random states.
+        The comparison of candidates changes neither weights nor statistics nor random states, and runs in the
+        precision of the training pass. If several processes train together, all of them train the same candidate, and
+        the backward pass of the loss averages the gradients over them, with or without `DistributedDataParallel`.
 
         Args:
-            batch: A pair (inputs, target).
-            loss_fn: Function of (output, target) that returns the mean loss.
+            batch: A pair (inputs, target), or a dict that the model is called with, whose entry `labels` is the target.
+            loss_fn: Function of (output, target) that returns the mean loss, or the name of a loss: "cross_entropy",
+                "bce", or "model" for the `loss` in the model's own output.
             bin_counts: Bins per group of a width of your own, for example `supernet.sample((0.35, 0.65))` for one near
                 half the FLOPs.
             random_candidate: If True, a random candidate is taken instead of the best one.
 
         Returns:
             The loss, and the width and subnets that it belongs to.
+
+        Raises:
+            TrainingError: If the batch is neither a pair nor a dict, the loss is unknown, or the model uses reentrant
+                gradient checkpointing.
         """
-        pick = self.pick([batch], loss_fn, bin_counts=bin_counts, random_candidate=random_candidate)
-        return Step(self.loss(batch, pick, loss_fn), pick)
+        pair, loss_fn = pair_of(batch), loss_by_name(loss_fn) if isinstance(loss_fn, str) else loss_fn
+        if pair is None:
+            raise TrainingError(f"a batch must be a pair (inputs, target) or a dict, but got {type(batch).__name__}")
+        # Through __call__, because Accelerate puts its precision around the forward: around trials, too, then.
+        step: Step = self(_StepRequest(pair, loss_fn, bin_counts, random_candidate))
+        return step
 
     def pick(
         self,
@@ -215,7 +255,7 @@ class Supernet(nn.Module):
         Returns:
             The choice.
         """
-        bin_counts = self.sample() if bin_counts is None else bin_counts
+        bin_counts = self.sample(self.flops_band) if bin_counts is None else bin_counts
         candidates = self.candidates(bin_counts)
         if self.sharing.averages or len(candidates) == 1:
             return Pick(bin_counts, tuple(candidates), 0, len(candidates), ())
@@ -268,7 +308,9 @@ class Supernet(nn.Module):
                 part_of(b, round(start * n), max(round(stop * n), round(start * n) + 1))
                 for b, n in zip(batches, sizes, strict=True)
             ]
-            return self.reduce(self._trial_losses(parts, gatherer, [prepared[number] for number in numbers], loss_fn))
+            return self.exchange.mean(
+                self._trial_losses(parts, gatherer, [prepared[number] for number in numbers], loss_fn)
+            )
 
         return self.choice.best(len(candidates), min(sizes), losses, self.generator)
 
@@ -348,22 +390,36 @@ class Supernet(nn.Module):
         """
         return slim_model(self.space, self.model, result, data, num_examples)
 
+    def get_extra_state(self) -> Tensor:
+        """Return what a checkpoint needs beside weights: the state of the sampling and the order of the units.
+
+        Returns:
+            The bytes of both, as a tensor, because some checkpoints hold nothing else.
+        """
+        order = torch.from_numpy(np.ascontiguousarray(self.order, dtype=np.int64))
+        return torch.cat([self.generator.get_state(), order.view(torch.uint8)])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Continue the sampling of a checkpoint.
+
+        Args:
+            state: What `get_extra_state` returned.
+
+        Raises:
+            CheckpointError: If it belongs to a supernet of another model.
+        """
+        state, size = state.cpu(), self.generator.get_state().numel()
+        if state.numel() != size + 8 * self.space.layout.num_units:
+            raise CheckpointError(
+                "the weights must belong to a supernet of the same model, but have another number of channels"
+            )
+        self.generator.set_state(state[:size].clone())
+        self.order = state[size:].clone().view(torch.int64).numpy()
+
     @property
     def device(self) -> torch.device:
         """Device of the supernet's weights."""
         return next(self.model.parameters()).device
-
-
-def unreduced(losses: Tensor) -> Tensor:
-    """Return losses unchanged, for a single process.
-
-    Args:
-        losses: The losses.
-
-    Returns:
-        The same tensor.
-    """
-    return losses
 
 
 def checkpointing_error() -> TrainingError:

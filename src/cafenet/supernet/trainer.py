@@ -1,6 +1,7 @@
 """One training of a supernet: the work of a step, and the content and identity of a checkpoint."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from cafenet.modules.calling import expect_values, unknown_arguments
 from cafenet.space.importance import constants
 from cafenet.space.layout import cuts
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.supernet import Pick, Supernet, checkpointing_error, same_randomness, unreduced
+from cafenet.supernet.supernet import Pick, Supernet, checkpointing_error, same_randomness
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import restoring
 from cafenet.training.config import TrainConfig
@@ -92,6 +93,8 @@ class Trainer(SteppedTraining):
             raise TrainingError("a model must have parameters to train, but all of its have requires_grad False")
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
+        self.chosen: Counter[int] = Counter()
+        """How often each candidate was the best of its width, by its number; 0 is the leftmost."""
         self.output: Any = None
         """Output of the full network for one batch, after it has been checked."""
 
@@ -112,13 +115,13 @@ class Trainer(SteppedTraining):
         if config.channels_last:
             supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         supernet.train()
-        supernet.reduce = self.team.mean
+        supernet.exchange.is_manual = True
         self._restore()
         self.optimizer.zero_grad(set_to_none=True)
         try:
             return self._run_steps(journal, max_steps)
         finally:
-            supernet.reduce = unreduced
+            supernet.exchange.is_manual = False
 
     def _train_step(self, batches: list[Any]) -> tuple[Pick, float]:
         """Make one optimiser step; a loss that is not finite ends the training before it does harm."""
@@ -131,6 +134,7 @@ class Trainer(SteppedTraining):
         for bin_counts in self._widths():
             with self._autocast():
                 pick = self.supernet.pick(batches, self.loss_fn, bin_counts=bin_counts, random_candidate=is_random)
+            self.chosen.update([pick.candidate] if pick.trial_losses else [])
             for batch in batches:
                 with self._autocast():
                     part = self.supernet.loss(batch, pick, self.loss_fn)
@@ -274,6 +278,7 @@ class Trainer(SteppedTraining):
                 examples_per_second=rate,
                 candidate=pick.candidate,
                 num_candidates=pick.num_candidates,
+                chosen={str(number): count for number, count in sorted(self.chosen.items())},
             )
 
     def _identity(self) -> dict[str, Any]:
@@ -304,11 +309,16 @@ class Trainer(SteppedTraining):
         name: str = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
         return name
 
+    def _weights(self) -> nn.Module:
+        """Return the model that is trained."""
+        return self.supernet.model
+
     def _state(self) -> dict[str, Any]:
         """Return everything that a run continues from; random states are those of every process."""
         return {
             "step": self.step,
             "last_loss": self.last_loss,
+            "chosen": dict(self.chosen),
             "model": self.supernet.model.state_dict(),
             "constants": constants(self.supernet.space, self.supernet.model),
             "order": torch.from_numpy(self.supernet.order),
@@ -341,6 +351,7 @@ class Trainer(SteppedTraining):
     def _set_state(self, saved: Mapping[str, Any]) -> None:
         """Load the content of a checkpoint."""
         self._set_step(saved)
+        self.chosen = Counter(saved.get("chosen", {}))
         self.supernet.model.load_state_dict(saved["model"])
         restore_constants(self.supernet.model, saved)
         if "order" in saved:  # the order of units in which the weights were saved

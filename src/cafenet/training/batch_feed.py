@@ -25,6 +25,7 @@ from torch.utils.data import (
 from cafenet.common.interrupts import worker_start
 from cafenet.errors import DataError, TrainingError, first_line
 from cafenet.modules.batches import LABELS
+from cafenet.training.data_sketch import sketch_of
 
 
 @runtime_checkable
@@ -93,6 +94,14 @@ class Feed:
                 f"training data must fill one step of {self._num_parts} x {batch_size} examples, but has {size}; "
                 "lower the batch size"
             )
+
+    def sketch(self) -> list[float] | None:
+        """Sketches the data, so that a checkpoint recognises them.
+
+        Returns:
+            A few numbers, or None if the data differ from read to read.
+        """
+        return sketch_of(SeededBatches(self._dataset, list, 0, 0), self._size, self._num_workers)
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[list[Any]]:
         """Iterates over the steps of an epoch.

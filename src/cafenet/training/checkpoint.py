@@ -1,7 +1,8 @@
 """Checkpoints: written atomically, and read without running any code; the last but one is kept beside the last."""
 
 import logging
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from cafenet.common.archive import read_archive
 from cafenet.common.files import put_aside, write_torch
 from cafenet.common.plain_values import plain_numbers
-from cafenet.errors import CheckpointError, first_line
+from cafenet.errors import CafeNetWarning, CheckpointError, first_line
+from cafenet.training.data_sketch import is_same
 
 FORMAT = "cafenet-checkpoint"
 FORMAT_VERSION = 1
@@ -76,6 +78,38 @@ def read_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any] | No
             f"the checkpoint {path} belongs to another run ({details}); use another directory or remove it"
         )
     return content
+
+
+def expect_same_start(path: Path, saved: Mapping[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Compares what a training began with: other data are refused, and other weights are said to have no effect.
+
+    Fresh weights may differ from start to start, and are those of the checkpoint from then on.
+
+    Args:
+        path: Path of the checkpoint.
+        saved: Content of the checkpoint.
+        now: The digest of the weights, and the sketch of the data, that this start came with.
+
+    Returns:
+        What the training began with.
+
+    Raises:
+        CheckpointError: If the training began with other data.
+    """
+    before: dict[str, Any] = saved.get("begins_with") or now  # those of earlier versions do not say
+    if not is_same(before.get("data"), now["data"]):
+        raise CheckpointError(
+            f"the checkpoint {path} belongs to a training on other data (a sample of the examples differs); use "
+            "another directory or remove it"
+        )
+    if before.get("weights") != now["weights"]:
+        warnings.warn(
+            f"the training goes on from {path}, which began with other weights than those given now; these have no "
+            "effect (use another directory, or remove it, to begin with them)",
+            CafeNetWarning,
+            stacklevel=2,
+        )
+    return before
 
 
 @contextmanager

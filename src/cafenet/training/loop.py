@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils._pytree import tree_map
 
 from cafenet.common.interrupts import Stopped, graceful_stop
 from cafenet.common.run_files import gone
 from cafenet.common.run_log import Journal
 from cafenet.common.user_code import items_of, user_code
+from cafenet.modules.digests import digest_of_parameters
 from cafenet.training.batch_feed import Feed
-from cafenet.training.checkpoint import read_checkpoint, write_checkpoint
+from cafenet.training.checkpoint import expect_same_start, read_checkpoint, write_checkpoint
 from cafenet.training.process_group import Processes
 
 WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
@@ -56,6 +58,7 @@ class SteppedTraining(ABC):
         self.checkpoint: Path | None = None
         """Path of the checkpoint."""
         self._checkpoint_every = checkpoint_every
+        self._begins_with: dict[str, Any] = {}
         self._saved_at = time.monotonic()
 
     @abstractmethod
@@ -74,6 +77,10 @@ class SteppedTraining(ABC):
     def _state(self) -> dict[str, Any]:
         """Returns everything that a run continues from, including the random states of every process."""
 
+    @abstractmethod
+    def _weights(self) -> nn.Module:
+        """Returns the model that is trained."""
+
     def _saved(self, checkpoint: Path | None, identity: dict[str, Any]) -> dict[str, Any] | None:
         """Returns the state to continue from, which is the same in every process, or None to begin anew.
 
@@ -82,6 +89,9 @@ class SteppedTraining(ABC):
         saved = None
         if checkpoint is not None and self.team.is_first:
             saved = read_checkpoint(checkpoint, identity)
+            self._begins_with = {"weights": digest_of_parameters(self._weights()), "data": self.feed.sketch()}
+            if saved is not None:
+                self._begins_with = expect_same_start(checkpoint, saved, self._begins_with)
         if self.team.size > 1:
             start = self._state()  # asks every process
             saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
@@ -95,7 +105,7 @@ class SteppedTraining(ABC):
         if self.team.is_first:
             if not checkpoint.parent.is_dir():  # the log created it, so it was removed since
                 raise gone(checkpoint.parent)
-            write_checkpoint(checkpoint, {"identity": identity, **state})
+            write_checkpoint(checkpoint, {"identity": identity, "begins_with": self._begins_with, **state})
         self.team.barrier()
 
     def _set_step(self, saved: Mapping[str, Any]) -> None:

@@ -8,21 +8,19 @@ steps (widths that are multiples of 8 are often faster), so the final pick is me
 
 import json
 import os
-import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_flatten
 
 from cafenet.common.files import write_text
+from cafenet.common.run_log import Journal
 from cafenet.errors import BudgetError
-from cafenet.modules.calling import call_arguments
-from cafenet.searching.latency.measure import LatencyConfig, measure_latency
+from cafenet.searching.latency.kept_times import input_shapes, machine_name
+from cafenet.searching.latency.measure import LatencyConfig, Reference, measure_latency
 from cafenet.space.bins import Bins
 from cafenet.space.cost import FloatArray, IntArray
 from cafenet.space.width_space import WidthSpace
@@ -101,6 +99,7 @@ def fit_latency(
     cache: str | os.PathLike[str] | None = None,
     anywhere: bool = False,
     is_written: bool = True,
+    quiet: bool = True,
 ) -> LatencyModel:
     """Measure the smallest, the full and random width vectors, and fit an estimate of latency to them.
 
@@ -116,6 +115,7 @@ def fit_latency(
         anywhere: If True, measurements in the cache from another machine or version of PyTorch are used, too, so that a
             search that began there can continue.
         is_written: If False, the cache is never written.
+        quiet: If False, the progress of the measurements is shown.
 
     Returns:
         The fitted estimate.
@@ -130,11 +130,32 @@ def fit_latency(
     if known is not None:
         return LatencyModel(space, *known)
     widths = bins.widths(_spread(bins.num_bins, num_measured, np.random.default_rng(seed)))
-    times = [measure_latency(space.extract(row), example_inputs, settings) for row in widths.tolist()]
-    model = LatencyModel(space, widths, np.array(times), key)
+    model = LatencyModel(space, widths, _measured(space, widths, example_inputs, settings, quiet), key)
     if cache is not None and is_written:
         write_latency(model, cache)
     return model
+
+
+def _measured(
+    space: WidthSpace, widths: IntArray, example_inputs: Any, settings: LatencyConfig, quiet: bool
+) -> FloatArray:
+    """Measure width vectors in turns with the full model, which comes first: a runtime that lacks one of its operators
+    is noticed at once."""
+    full = space.extract()
+    reference = None if settings.is_elsewhere else Reference(full, example_inputs, settings)
+    progress = Journal(None, len(widths), title="latency", quiet=quiet)
+    progress.start(0)
+    try:
+        rows = sorted(range(len(widths)), key=lambda row: -int(widths[row].sum()))
+        times = np.zeros(len(widths))
+        for number, row in enumerate(rows[:1] + sorted(rows[1:]), 1):
+            times[row] = measure_latency(space.extract(widths[row].tolist()), example_inputs, settings, reference)
+            progress.show(number, f"{times[row]:.3g} ms")
+    finally:
+        progress.close()
+        if reference is not None:
+            reference.close()
+    return times
 
 
 def write_latency(model: LatencyModel, path: str | os.PathLike[str]) -> None:
@@ -171,27 +192,16 @@ def _spread(num_bins: IntArray, n: int, rng: np.random.Generator) -> IntArray:
 
 def _key(space: WidthSpace, bins: Bins, example_inputs: Any, settings: LatencyConfig) -> dict[str, Any]:
     """Return everything that measurements depend on, as plain values."""
-    inputs = [leaf for leaf in tree_flatten(call_arguments(example_inputs))[0] if isinstance(leaf, Tensor)]
     return {
         "model": type(space.model).__qualname__,
         "flops": space.flops(),
         "params": space.params(),
         "groups": [[group.name, group.channels, group.first, group.size] for group in bins.groups],
-        "inputs": [[list(tensor.shape), str(tensor.dtype)] for tensor in inputs],
-        "settings": asdict(settings),
-        "device_name": _device_name(torch.device(settings.device)),
+        "inputs": input_shapes(example_inputs),
+        "settings": settings.made_with(),
+        "device_name": machine_name(settings.device),
         "torch": str(torch.__version__),
     }
-
-
-def _device_name(device: torch.device) -> str:
-    """Return the model name of the GPU or CPU."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    cpus = Path("/proc/cpuinfo")
-    lines = cpus.read_text().splitlines() if cpus.is_file() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
 
 
 def _read(

@@ -1,19 +1,30 @@
-"""Measurement of a model's latency on a device."""
+"""Measurement of a model's latency in the runtime that will serve it.
+
+Runtimes of this machine are timed here, a pass of each model in turns. Where a reference model runs in turns with them,
+each time is taken relative to its own: if other load makes the reference twice as slow, a model that takes 6 ms at that
+moment counts as 3 ms. A device elsewhere gets a file and answers milliseconds.
+"""
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
-from cafenet.common.options import Count, PositiveInt, check_arguments, check_options
+from cafenet.common.options import Count, Positive, PositiveInt, check_arguments, check_options
 from cafenet.errors import BudgetError
 from cafenet.modules.calling import call_arguments, copy_of, expect_values
+from cafenet.runtimes.choose import check_runtime_name, file_for, is_device, made_with, prepared
+from cafenet.runtimes.device_command import answer_ms, device_of
+from cafenet.runtimes.session import Pass
+from cafenet.searching.latency.kept_times import KeptTimes, machine_name
 
 
 @dataclass(frozen=True)
@@ -22,9 +33,14 @@ class LatencyConfig:
 
     Example:
         >>> import cafenet
-        >>> cafenet.LatencyConfig(batch_size=8, repeats=5).device
-        'cpu'
+        >>> settings = cafenet.LatencyConfig(runtime="onnxruntime", batch_size=8)
+        >>> settings.device, settings.num_threads
+        ('cpu', 1)
     """
+
+    runtime: str | Callable[[Path], float] = "torch"
+    """What runs the model: torch, torch.compile, onnxruntime, openvino, executorch, `command:onnx PROGRAM {file}` (also
+    pt2, xml or pte), which gets an exported file and prints milliseconds; in Python also a function that answers."""
 
     batch_size: PositiveInt = 1
     """Number of examples per forward pass."""
@@ -36,6 +52,12 @@ class LatencyConfig:
     """Number of passes before the first one that counts."""
     repeats: PositiveInt = 15
     """Number of passes of which the median is taken."""
+    retries: Count = 2
+    """Number of further questions to a command or function that does not answer well."""
+    timeout_seconds: Positive = 300
+    """Time limit of one answer of a command."""
+    cache: str | None = None
+    """File that keeps the latency of each width with all that it was measured with, for all searches that name it."""
 
     def __post_init__(self) -> None:
         check_options(self, BudgetError)
@@ -45,6 +67,23 @@ class LatencyConfig:
             usable = False
         if not usable:
             raise BudgetError(f"device must be one that PyTorch can run on here, but is {self.device!r}; use cpu")
+        check_runtime_name(self.runtime, self.device)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if a command or a function answers, instead of a runtime in this process."""
+        return is_device(self.runtime)
+
+    def made_with(self) -> dict[str, Any]:
+        """Return what a measurement depends on, as plain values.
+
+        Returns:
+            The options by name. The runtime is left out if it is PyTorch, as in files that were written before there
+            were others.
+        """
+        other = {"runtime", "retries", "timeout_seconds", "cache"}
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in other}
+        return plain if self.runtime == "torch" else plain | made_with(self.runtime)
 
 
 @dataclass(frozen=True)
@@ -59,7 +98,50 @@ class Latency:
     """The upper quartile."""
 
 
-def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConfig) -> float:
+class Reference:
+    """A model that runs in turns with others, so that other load on the machine cancels."""
+
+    def __init__(self, model: nn.Module, example_inputs: Any, settings: LatencyConfig, ms: float | None = None) -> None:
+        """Make no measurement yet.
+
+        Args:
+            model: The model, usually the full one.
+            example_inputs: Inputs of the model.
+            settings: Conditions of the measurement.
+            ms: Its latency if it is known, to which others are related; None takes the first median.
+        """
+        self.ms = ms
+        """Its latency, once it is known."""
+        self._arguments, self._open = (model, example_inputs, settings), ExitStack()
+
+    @cached_property
+    def run_once(self) -> Pass:
+        """A pass of the model, which is prepared at the first use."""
+        return self._open.enter_context(_ready(*self._arguments))
+
+    def related(self, times: Sequence[float], own: Sequence[float]) -> list[float]:
+        """Relate times of a model to those of the reference in the same rounds.
+
+        Args:
+            times: Times of the model.
+            own: Times of the reference.
+
+        Returns:
+            The times that the model would have taken while the reference takes its known latency.
+        """
+        if self.ms is None:
+            self.ms = statistics.median(own)
+        return [self.ms * each / reference for each, reference in zip(times, own, strict=True)]
+
+    def close(self) -> None:
+        """Free what the runtime holds of it."""
+        self._open.close()
+        self.__dict__.pop("run_once", None)
+
+
+def measure_latency(
+    model: nn.Module, example_inputs: Any, settings: LatencyConfig, reference: Reference | None = None
+) -> float:
     """Measure the median time of a forward pass in eval mode without gradients.
 
     A copy of the model runs, so the model itself is unchanged. The batch is the first dimension of the first tensor in
@@ -69,12 +151,13 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConf
         model: The model.
         example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments.
         settings: Conditions of the measurement.
+        reference: A model that runs in turns with it, so that other load cancels; None measures the model alone.
 
     Returns:
         The latency in ms.
 
     Raises:
-        BudgetError: If the model or the settings cannot be used.
+        CafeNetError: If the model, the runtime or the settings cannot be used.
 
     Example:
         >>> import cafenet, torch
@@ -83,24 +166,28 @@ def measure_latency(model: nn.Module, example_inputs: Any, settings: LatencyConf
         >>> measure_latency(torch.nn.Linear(8, 8), torch.randn(1, 8), settings) > 0
         True
     """
-    return measure_latencies([model], example_inputs, settings)[0].median
+    return measure_latencies([model], example_inputs, settings, reference)[0].median
 
 
-def measure_latencies(models: Sequence[nn.Module], example_inputs: Any, settings: LatencyConfig) -> list[Latency]:
+def measure_latencies(
+    models: Sequence[nn.Module], example_inputs: Any, settings: LatencyConfig, reference: Reference | None = None
+) -> list[Latency]:
     """Measure several models in turns, so that a change of the machine's load meets all of them.
 
-    Every model runs as in `measure_latency`: a pass of the first, a pass of the second and so on, then all again.
+    Every model runs as in `measure_latency`: a pass of the first, a pass of the second and so on, then all again. A
+    device elsewhere is asked once for each model.
 
     Args:
         models: The models, which take the same inputs.
         example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments.
         settings: Conditions of the measurement.
+        reference: A further model that runs in turns with them, to whose known latency all are related.
 
     Returns:
         The median and the quartiles of each model, in the same order.
 
     Raises:
-        BudgetError: If a model or the settings cannot be used.
+        CafeNetError: If a model, the runtime or the settings cannot be used.
 
     Example:
         >>> import cafenet, torch
@@ -113,25 +200,93 @@ def measure_latencies(models: Sequence[nn.Module], example_inputs: Any, settings
     for model in models:
         check_arguments(BudgetError, model=(model, nn.Module), settings=(settings, LatencyConfig))
         expect_values(model, BudgetError)
-    device, rounds = torch.device(settings.device), []
-    with (
-        _threads(settings.num_threads),
-        torch.no_grad(),
-        torch.random.fork_rng([device] if device.type == "cuda" else []),
-    ):
-        runners = [copy_of(model).to(device).eval() for model in models]
-        args, kwargs = _resized(call_arguments(example_inputs), settings.batch_size, device)
-        for _ in range(settings.warmup + settings.repeats):
-            rounds.append([_timed_ms(runner, args, kwargs, device) for runner in runners])
-    return [_latency(times) for times in zip(*rounds[settings.warmup :], strict=True)]
+    if settings.cache is None:
+        return _measured(models, example_inputs, settings, reference)
+    kept = KeptTimes(Path(settings.cache), settings.made_with() | {"machine": machine_name(settings.device)})
+    keys = [kept.key_of(model, example_inputs) for model in models]
+    known = kept.read()
+    fresh = [(key, model) for key, model in dict(zip(keys, models, strict=True)).items() if key not in known]
+    groups = [[each] for each in fresh] if settings.is_elsewhere else [fresh]  # each answer is kept at once
+    for group in filter(None, groups):
+        found = _measured([model for _, model in group], example_inputs, settings, reference)
+        for (key, _), latency in zip(group, found, strict=True):
+            kept.add(key, (latency.median, latency.low, latency.high))
+            known[key] = (latency.median, latency.low, latency.high)
+    return [Latency(*known[key]) for key in keys]
 
 
-def _timed_ms(runner: nn.Module, args: Any, kwargs: Any, device: torch.device) -> float:
+def check_runtime(model: nn.Module, example_inputs: Any, settings: LatencyConfig) -> None:
+    """Run a model once in the runtime, so that an operator that it lacks is reported before long work.
+
+    Nothing is run if the runtime is PyTorch, which the model was traced with.
+
+    Args:
+        model: The full model.
+        example_inputs: Inputs of the model.
+        settings: Conditions of the measurement.
+
+    Raises:
+        CafeNetError: If the runtime or the device cannot run the model.
+    """
+    if settings.runtime != "torch":
+        _measured([model], example_inputs, _once(settings), None)
+
+
+def _once(settings: LatencyConfig) -> LatencyConfig:
+    """Return settings with a single pass."""
+    return replace(settings, warmup=0, repeats=1)
+
+
+def _measured(
+    models: Sequence[nn.Module], example_inputs: Any, settings: LatencyConfig, reference: Reference | None
+) -> list[Latency]:
+    """Measure models without regard to what is kept."""
+    if settings.is_elsewhere:
+        answers = [_answered(model, example_inputs, settings) for model in models]
+        return [Latency(each, each, each) for each in answers]
+    with ExitStack() as ready, _conditions(settings):
+        passes = [ready.enter_context(_ready(model, example_inputs, settings)) for model in models]
+        if reference is not None:
+            passes.append(reference.run_once)
+        rounds = [[_timed_ms(each) for each in passes] for _ in range(settings.warmup + settings.repeats)]
+    columns = [list(column) for column in zip(*rounds[settings.warmup :], strict=True)]
+    if reference is None:
+        return [_latency(times) for times in columns]
+    return [_latency(reference.related(times, columns[-1])) for times in columns[:-1]]
+
+
+def _answered(model: nn.Module, example_inputs: Any, settings: LatencyConfig) -> float:
+    """Return what a device elsewhere answers for a model."""
+    device = device_of(settings.runtime)
+    with torch.no_grad(), torch.random.fork_rng([]):
+        inputs = _resized(call_arguments(example_inputs), settings.batch_size, torch.device("cpu"))
+        with file_for(device.file_format, copy_of(model).cpu().eval(), inputs) as file:
+            return answer_ms(device, file, retries=settings.retries, timeout_seconds=settings.timeout_seconds)
+
+
+@contextmanager
+def _conditions(settings: LatencyConfig) -> Iterator[None]:
+    """Pin the number of threads and keep the random state while the context lasts."""
+    device = torch.device(settings.device)
+    devices = [device] if device.type == "cuda" else []
+    with _threads(settings.num_threads), torch.no_grad(), torch.random.fork_rng(devices):
+        yield
+
+
+@contextmanager
+def _ready(model: nn.Module, example_inputs: Any, settings: LatencyConfig) -> Iterator[Pass]:
+    """Make a copy of a model ready in the runtime; the pass is usable while the context lasts."""
+    device = torch.device(settings.device)
+    runner = copy_of(model).to(device).eval()
+    inputs = _resized(call_arguments(example_inputs), settings.batch_size, device)
+    with prepared(str(settings.runtime), runner, inputs, num_threads=settings.num_threads, device=device) as session:
+        yield session.bind(inputs)
+
+
+def _timed_ms(run_once: Pass) -> float:
     """Return the time of one pass."""
-    _wait_for(device)
     start = time.perf_counter()
-    runner(*args, **kwargs)
-    _wait_for(device)
+    run_once()
     return 1000 * (time.perf_counter() - start)
 
 
@@ -154,12 +309,6 @@ def _resized(arguments: Any, batch_size: int, device: torch.device) -> Any:
         return leaf.detach().clone().to(device)
 
     return tree_map(resized, arguments)
-
-
-def _wait_for(device: torch.device) -> None:
-    """Wait until the device is idle (no-op on a CPU)."""
-    if device.type != "cpu":
-        getattr(torch, device.type).synchronize()
 
 
 @contextmanager

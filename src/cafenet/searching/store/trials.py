@@ -26,6 +26,9 @@ from cafenet.searching.store.journal_file import open_storage, without_password
 from cafenet.searching.store.scored_width import Key, ScoredWidth, key_of
 from cafenet.space.bins import Bins, IntArray
 
+WARNING = "warning"
+"""Key of the warning about a study's scores."""
+
 
 class TrialStore:
     """The study of one supernet in a storage."""
@@ -198,6 +201,14 @@ class TrialStore:
     def _widths(self, key: Key) -> dict[str, int]:
         """Return the channels per group, by name, as the parameters of a trial."""
         return {group.name: group.width(number) for group, number in zip(self.bins.groups, key, strict=True)}
+
+    def warn(self, words: str) -> None:
+        """Keep a warning about the scores with the study, so that a report says it, too.
+
+        Args:
+            words: The warning.
+        """
+        self._storage.set_study_user_attr(self._study_id, WARNING, words)
 
     def _check_identity(self, identity: dict[str, Any], storage: str) -> None:
         """Refuse a study of another program, supernet or data set; record the identity in a new study."""

@@ -1,0 +1,1 @@
+"""Training loops of other libraries around a supernet; each module needs its library installed."""
