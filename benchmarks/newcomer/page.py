@@ -6,6 +6,7 @@ from typing import Any
 from benchmarks.common.intervals import cell_of
 from benchmarks.common.results_file import Results
 from benchmarks.newcomer.cells import BEFORE, LONG, OURS, PEER, PERCENT, UNIFORM
+from benchmarks.newcomer.networks import NETWORKS
 from cafenet.common.statistics import compare_paired
 
 ROWS = (BEFORE, OURS, UNIFORM, PEER, UNIFORM + LONG, PEER + LONG)
@@ -24,21 +25,40 @@ channels, the same fine-tuning. *Torch-Pruning* prunes the same trained network 
 and has the same fine-tuning. *As long in all*: fine-tuned for as many epochs as CafeNet's supernet and slim model had
 together.
 """
+NOTHING = "No cell has been measured with the present defaults yet."
 
 
 def markdown(results: Results) -> str:
     """Return the whole page."""
-    networks = [part for part in results.parts() if results.rows(part)]
-    lines = [HEAD, "Test accuracy in percent, mean and standard deviation over the seeds.", ""]
-    lines += _table(results, networks)
-    lines += ["", f"| {OURS} minus | difference in points |", "| --- | ---: |"]
+    networks = [part for part in results.parts() if part in NETWORKS and results.rows(part)]
+    lines = [HEAD, *(_compared(results, networks) if networks else [NOTHING]), *_earlier(results)]
+    return "\n".join([*lines, *_printed(results, networks)]) + "\n"
+
+
+def _compared(results: Results, networks: list[str]) -> list[str]:
+    """Return accuracies, and what CafeNet is ahead of each other one."""
+    lines = ["Test accuracy in percent, mean and standard deviation over the seeds.", ""]
+    lines += [*_table(results, networks), "", f"| {OURS} minus | difference in points |", "| --- | ---: |"]
     for name in ROWS[2:]:
         pairs = _pairs(results, networks, name)
         if pairs:
             lines.append(f"| {name} | {cell_of(compare_paired(*zip(*pairs, strict=True)))} |")
     num_pairs = len(_pairs(results, networks, UNIFORM))
-    lines += ["", f"Paired by network and seed, {num_pairs} pairs, with 95% intervals; bold where they exclude zero."]
-    return "\n".join([*lines, *_printed(results, networks)]) + "\n"
+    return [
+        *lines,
+        "",
+        f"Paired by network and seed, {num_pairs} pairs, with 95% intervals; bold where they exclude zero.",
+    ]
+
+
+def _earlier(results: Results) -> list[str]:
+    """Return what was measured with earlier defaults."""
+    lines = []
+    for part in results.parts():
+        if part not in NETWORKS:
+            lines += ["", f"With the defaults before ({part}), which this cell and the demo led to change:", ""]
+            lines += _table(results, [part])
+    return lines
 
 
 def _table(results: Results, networks: list[str]) -> list[str]:

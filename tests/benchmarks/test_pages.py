@@ -25,6 +25,7 @@ def is_near(first, second):
         ("ablations", True),
         ("channel_bench", True),
         ("peers", False),
+        ("newcomer", False),
         ("reliability", False),
         ("latency", False),
     ],

@@ -42,6 +42,7 @@ def test_the_slim_model_is_saved_and_the_gain_is_printed(place, capsys):
     space = cafenet.trace(built(), torch.zeros(1, 3, 4, 4))
     assert cafenet.trace(loaded, torch.zeros(1, 3, 4, 4)).flops() <= 0.6 * space.flops()
     assert (place / "out" / "report.html").exists()
+    assert (place / "out" / "uniform.pt").exists() == ("better model here" in said)
 
 
 @pytest.mark.parametrize(

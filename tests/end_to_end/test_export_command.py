@@ -90,3 +90,9 @@ def test_a_run_that_has_not_come_so_far(recipe, tmp_path, capsys):
     run(recipe, tmp_path / "run", "--baselines.fixed=false", step="search")
     line = refused(capsys, "export", tmp_path / "run", tmp_path / "model.pt")
     assert "the run has no trained CafeNet-E 50% of seed 0; it may lack `cafenet finetune`" in line
+
+
+def test_the_directory_of_a_search_is_named_with_what_exports_it(tmp_path, capsys):
+    (tmp_path / "search.json").write_text("{}")
+    assert main(["export", str(tmp_path), str(tmp_path / "model.pt")]) == 2
+    assert "holds a search; call result.export(FILE)" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -66,11 +67,11 @@ def test_uniform_is_cut_from_the_same_model_and_trained_alike(trained, answer):
     within = Feasible(flops_sensitive_bins(space, 1.0), costs, parse_budget("50%", space))
     slim = space.extract(uniform_widths(space, within).tolist(), model=sort_by_importance(space, trained))
     recalibrate_model(slim, hold_examples(TRAIN, "training data", num_examples=32))
-    alike = config(epochs=0.5, lr=0.02)
-    slim = cafenet.train_model(slim, EXAMPLE, TRAIN, alike, quiet=True)
+    slim = cafenet.train_model(slim, EXAMPLE, TRAIN, config(), quiet=True)
     row = answer.gain.baseline
     assert (row.flops, row.params) == (traced(slim).flops(), sum(each.numel() for each in slim.parameters()))
     assert row.score == pytest.approx(cafenet.evaluate(slim, VAL)["accuracy"])
+    assert_same_state(answer.uniform, slim)
     kept = torch.load(answer.directory / UNIFORM / "model.pt", weights_only=True)["model"]
     assert all(torch.equal(kept[name], value) for name, value in slim.state_dict().items())
 
@@ -111,6 +112,7 @@ def test_a_search_that_was_stopped_in_the_training_of_uniform_goes_on(trained, a
 def test_the_baseline_can_be_left_out(trained, tmp_path):
     lean = searched(trained, baseline=False, test_data=None, directory=tmp_path)
     assert lean.gain.baseline is None
+    assert lean.uniform is None
     assert not (tmp_path / UNIFORM).exists()
     assert "Narrowing" not in str(lean)
     (path,) = tmp_path.glob("models/*/seed-0/gain.json")
@@ -127,10 +129,10 @@ def test_a_baseline_without_training_is_refused(trained):
 
 def test_an_untrained_model_is_compared_with_uniform_trained_as_long_in_all(tmp_path):
     fresh = searched(built(), trained=False, train=config(epochs=2), directory=tmp_path)
-    assert "trained for the 3 epochs of both trainings" in str(fresh)
+    assert "trained for the 4 epochs of both trainings" in str(fresh)
     assert "The original came untrained" in str(fresh)
     lines = (tmp_path / UNIFORM / "log.jsonl").read_text().splitlines()
-    assert json.loads(lines[-1])["step"] == 3 * 8
+    assert json.loads(lines[-1])["step"] == 4 * 8
 
 
 def gain(**options) -> Gain:
@@ -149,6 +151,15 @@ def test_the_sentence_says_what_is_better_and_what_is_worse():
         "accuracy on 1,000 test examples, where the original has 88.00% (-1.00 points). Narrowing all layers alike, "
         "with the same fine-tuning, reaches 87.50% (the slim model has -0.50 points)."
     )
+
+
+def test_where_uniform_is_better_on_the_validation_data_the_sentence_says_where_it_is():
+    models = gain().models
+    ahead = gain(models=(*models[:2], replace(models[2], score=0.895)))
+    assert ahead.is_uniform_better
+    assert sentence(ahead).endswith("that is the better model here: take it, it is result.uniform.")
+    assert not gain(models=models[:2]).is_uniform_better
+    assert not gain().is_uniform_better  # though its test score is higher: the test data choose nothing
 
 
 def test_the_table_has_a_row_for_each_model():

@@ -621,7 +621,9 @@ def test_an_own_algorithm_of_any_kind(tmp_path):
 def test_numbers_of_epochs_are_short_for_trainings():
     short = found(train=None, epochs=0.5, finetune_epochs=0.25, train_data=data(1024, 1))
     long = found(
-        train=cafenet.TrainConfig(epochs=0.5), finetune=cafenet.TrainConfig(epochs=0.25), train_data=data(1024, 1)
+        train=cafenet.TrainConfig(epochs=0.5, batch_size=32),  # what suits 1,024 examples
+        finetune=cafenet.TrainConfig(epochs=0.25, batch_size=32),
+        train_data=data(1024, 1),
     )
     assert short.found == long.found
     assert_same_state(short.model, long.model)

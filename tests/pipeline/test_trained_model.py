@@ -11,6 +11,7 @@ from cafenet.common.run_files import RECIPE, read_file
 from cafenet.pipeline.lengths import Given
 from cafenet.pipeline.stages import Job
 from cafenet.pipeline.trained_model import judge
+from cafenet.training.optimizers import OptimizerConfig
 from tests.helpers.small_training import assert_same_state, built, config, data
 
 EXAMPLE = torch.zeros(1, 3, 4, 4)
@@ -127,15 +128,20 @@ def given(**options) -> Given:
 @pytest.mark.parametrize(
     ("options", "is_trained", "expected"),
     [
-        ({}, True, (10, 0.05, 5, 0.02)),
-        ({}, False, (10, 0.1, 5, 0.1)),
-        ({"effort": "quick"}, True, (3, 0.05, 1.5, 0.02)),
-        ({"effort": "thorough"}, False, (40, 0.1, 20, 0.1)),
-        ({"epochs": 20}, True, (20, 0.05, 10, 0.02)),
-        ({"finetune_epochs": 4}, True, (10, 0.05, 4, 0.02)),
-        ({"train": config(epochs=8, lr=0.3)}, True, (8, 0.3, 4, 0.12)),
+        ({}, True, (10, 0.05, 10, 0.05)),
+        ({}, False, (10, 0.1, 10, 0.1)),
+        ({"effort": "quick"}, True, (3, 0.05, 3, 0.05)),
+        ({"effort": "thorough"}, False, (40, 0.1, 40, 0.1)),
+        ({"epochs": 20}, True, (20, 0.05, 20, 0.05)),
+        ({"finetune_epochs": 4}, True, (10, 0.05, 4, 0.05)),
+        ({"train": config(epochs=8, lr=0.3)}, True, (8, 0.3, 8, 0.3)),
         ({"train": config(epochs=8), "finetune": config(epochs=1, lr=0.7)}, True, (8, 0.05, 1, 0.7)),
         ({"start": "scratch"}, True, (10, 0.05, 10, 0.1)),
+        ({"optimizer": OptimizerConfig("AdamW", lr=0.001)}, True, (10, 0.0005, 10, 0.0002)),
+        ({"num_examples": 4000}, True, (10, 0.05, 10, 0.05)),
+        ({"num_examples": 400}, True, (34, 0.05, 34, 0.05)),  # 12 steps of 32 an epoch, and 400 steps
+        ({"num_examples": 400, "effort": "quick"}, True, (9, 0.05, 9, 0.05)),
+        ({"num_examples": 400, "batch_size": 100}, True, (100, 0.05, 100, 0.05)),
     ],
 )
 def test_lengths_and_rates(options, is_trained, expected):
@@ -143,6 +149,11 @@ def test_lengths_and_rates(options, is_trained, expected):
     found = (supernet.epochs, supernet.optimizer.lr, slim.epochs, slim.optimizer.lr)
     assert found == pytest.approx(expected)
     assert (supernet.seed, slim.seed) == (3, 3)
+
+
+@pytest.mark.parametrize(("num_examples", "expected"), [(None, 256), (50_000, 256), (4_000, 64), (400, 32), (20, 20)])
+def test_small_data_have_small_batches(num_examples, expected):
+    assert given(num_examples=num_examples).trainings(is_trained=True)[0].batch_size == expected
 
 
 @pytest.mark.parametrize("options", [{"finetune": False}, {"finetune_epochs": 0}])

@@ -8,6 +8,7 @@ import yaml
 
 from cafenet.cli.main import main
 from cafenet.data.augment import Augmentation
+from cafenet.detection.recipe import load_detection_recipe
 from cafenet.errors import RecipeError
 from cafenet.runs.recipe import BaselinesConfig, Recipe, Reference
 from cafenet.runs.recipe_files import load_recipe, to_yaml
@@ -275,3 +276,19 @@ def test_flags_of_recipes_are_for_runs_only(command, capsys):
         main([command, *arguments, "--train.epochs=3"])
     assert exit_info.value.code == 2
     assert "unrecognized arguments: --train.epochs" in capsys.readouterr().err
+
+
+def test_a_recipe_of_the_other_command_is_named(tmp_path):
+    path = written(tmp_path, "backbones: {run: runs/a}\ndetector: {framework: retinanet}\n")
+    with pytest.raises(RecipeError, match=r"recipe of `cafenet run` is needed here, but .* one of `cafenet detect`"):
+        load_recipe(path)
+    path = written(tmp_path, recipe_text("demo"))
+    with pytest.raises(RecipeError, match=r"recipe of `cafenet detect` is needed here, but .* one of `cafenet run`"):
+        load_detection_recipe(path)
+
+
+def test_the_title_is_true_where_flags_replace_what_it_says():
+    recipe = load_recipe("demo", ["--model.name", "./net.py:Net", "--budget=25%"])
+    assert recipe.description == "./net.py:Net on fashion at 25%"
+    assert load_recipe("demo", ["--train.epochs", "3"]).description == load_recipe("demo").description
+    assert load_recipe("demo", ["--budget", "25%", "--description", "Mine"]).description == "Mine"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.cli.paths import some_path
-from cafenet.common.run_files import SLIM
+from cafenet.common.run_files import SLIM, UNIFORM
 from cafenet.errors import DataError, ModelNameError
 
 _EPILOG = """\
@@ -22,6 +22,7 @@ what happens:
 
 the output directory:
   slim.pt       the slim model, for cafenet.load("slim.pt", Net())
+  uniform.pt    the Uniform model, where that is the better one on the validation data
   report.html   the report
 """
 
@@ -75,6 +76,7 @@ def _slim(args: argparse.Namespace) -> None:
     from cafenet.models import load_model, load_weights
     from cafenet.pipeline.search import search
     from cafenet.report.run_page import write_report
+    from cafenet.space.slim_file import save
     from cafenet.training.config import TrainConfig
 
     TrainConfig(batch_size=args.batch_size)  # refuses a size that is none before anything is read
@@ -96,6 +98,9 @@ def _slim(args: argparse.Namespace) -> None:
     )
     result.save(args.output / SLIM)
     print(result)
+    if result.gain is not None and result.gain.is_uniform_better and result.uniform is not None:
+        save(result.uniform, args.output / UNIFORM)
+        print(f"The Uniform model, which is the better one here, is {args.output / UNIFORM}.")
     print(f"The slim model is {args.output / SLIM}, the report {write_report(args.output)}.")
 
 

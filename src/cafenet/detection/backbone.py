@@ -179,7 +179,8 @@ def _cut(
     if missing:
         raise DetectionError(
             f"the strides of a pyramid must be ones that the backbone has, but {kind} has {_listed(last)} and not "
-            f"{_listed(missing)}; change detector.strides, or the strides of the network by its options"
+            f"{_listed(missing)}; change detector.strides, or give the network other strides: by backbones.options "
+            "where it has an option for them, else by backbones.model, another network with the same layers"
         )
     return OrderedDict((stride, last[stride]) for stride in strides)
 

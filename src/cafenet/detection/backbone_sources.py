@@ -1,6 +1,6 @@
 """Sources of backbones: a directory of `cafenet run`, files of slim models, or modules in memory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,8 @@ def _of_run(config: BackbonesConfig, directory: Path) -> tuple[list[Backbone], s
         )
     expect_maker(directory, recipe, "cafenet run")
     entries = read_entries(directory)
-    wanted = [entry.key for entry in entries] if config.entries is None else list(config.entries)
+    asked = [entry.key for entry in entries] if config.entries is None else list(config.entries)
+    wanted = [_key_of(name, entries) for name in asked]
     by_key = {entry.key: entry for entry in entries}
     unknown = [key for key in wanted if key not in by_key]
     if unknown or not wanted:
@@ -97,8 +98,30 @@ def _of_run(config: BackbonesConfig, directory: Path) -> tuple[list[Backbone], s
         )
     model = config.model or str(recipe["model"]["name"])
     options = {**recipe["model"]["options"], **config.options}
+    if config.model is not None and "num_classes" not in options:
+        options |= _classes_of(load_model(str(recipe["model"]["name"]), **recipe["model"]["options"]))
     backbones = [Backbone(_label(by_key[key]), _of_entry(directory, key, model, options)) for key in wanted]
     return backbones, str(recipe.get("description") or directory.name)
+
+
+def _key_of(name: str, entries: Sequence[Entry]) -> str:
+    """Return the key of the entry that a name means, or the name itself if it means none.
+
+    A backbone's own name, "cafenet-e-50pct", means the entry "50pct-cafenet-e"; "50pct-cafenet" means what the search
+    of the run found, whatever the algorithm was, if there is one.
+    """
+    keys = [entry.key for entry in entries]
+    if name in keys:
+        return name
+    same = [entry.key for entry in entries if Backbone(_label(entry), _as_it_is(nn.Identity())).key == name]
+    found = same or [key for key in keys if name.endswith("-cafenet") and key.startswith(f"{name}-")]
+    return found[0] if len(found) == 1 else name
+
+
+def _classes_of(model: nn.Module) -> dict[str, int]:
+    """Return the number of classes of a run's network as an option, so that another one gets the same head."""
+    heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    return {"num_classes": heads[-1].out_features} if heads else {}
 
 
 def _label(entry: Entry) -> str:

@@ -39,7 +39,8 @@ class BackbonesConfig:
     run: str | None = None
     """A directory of `cafenet run`: its trained models are the backbones, and their training is the pretraining."""
     entries: tuple[str, ...] | None = None
-    """Models of the run to take, by the names of their directories (original, 50pct-uniform, ...); by default all."""
+    """Models of the run to take, by the names of their directories (original, 50pct-uniform, ...), or 50pct-cafenet for
+    what the search found; by default all."""
     model: str | None = None
     """Another name for the run's full-size network with the same layers, to give it other strides by its options."""
     options: dict[str, Any] = field(default_factory=dict)

@@ -84,6 +84,11 @@ class Gain:
         """Uniform, or None if it was not asked for."""
         return self.models[2] if len(self.models) > 2 else None
 
+    @property
+    def is_uniform_better(self) -> bool:
+        """True if Uniform has the better score on the validation data. The test data choose nothing."""
+        return self.baseline is not None and self.baseline.score > self.after.score
+
 
 def measure_gain(
     models: Mapping[str, nn.Module],

@@ -1,8 +1,8 @@
 """The plan of a search before the work: what is trained and scored, about how long that takes, what is written where.
 
-The time comes from a few steps on this machine: of the first supernet, and of a Uniform model within the budget, which
-is as large as the widths that are scored and the model that is handed back. It is a guide: other work on the machine
-counts. While the work goes on, its progress corrects the plan.
+The time comes from a few steps of the first supernet and of the model on this machine, and from a Uniform model within
+the budget, which is as large as the widths that are scored and the model that is handed back. It is a guide: other work
+on the machine counts. While the work goes on, its progress corrects the plan.
 """
 
 import time
@@ -26,7 +26,6 @@ from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import of_one_width, train_supernet
-from cafenet.tracing.tracer import find_space
 from cafenet.training.batch_feed import Feed
 from cafenet.training.config import TrainConfig
 
@@ -75,7 +74,6 @@ class SearchPlan:
 
 def plan_search(
     model: nn.Module,
-    example_inputs: Any,
     space: WidthSpace,
     job: Job,
     budget: Budget,
@@ -88,7 +86,6 @@ def plan_search(
 
     Args:
         model: The original model; it is not changed.
-        example_inputs: Inputs that the model was traced with.
         space: The width space of the model.
         job: The data and options of the search.
         budget: The budget of the search.
@@ -109,7 +106,10 @@ def plan_search(
     parts = []
     for stage, own in zip(plan_stages(budget, full, job.supernet.beta, stages), jobs, strict=True):
         parts += _stage_parts(space, stage, own, step, example)
-    slim_step = None if is_begun or final is None else _seconds_per_slim_step(slim, example_inputs, job, final)
+    slim_step = None
+    if example is not None and final is not None:
+        share = min(example / max(_seconds_per_example(model, job), 1e-9), 1.0)
+        slim_step = _seconds_per_slim_step(model, space, job, final, share)
     for config, name in ((final, "slim model"), (uniform, "Uniform model for comparison")):
         if config is not None:
             parts.append(_training(f"train the {name}", config, job, slim_step))
@@ -174,18 +174,20 @@ def _about_as_slim(model: nn.Module, space: WidthSpace, budget: Budget, job: Job
     return uniform_cut(space, model, Budget(budget.text, caps), job.supernet, by_importance=False)
 
 
-def _seconds_per_slim_step(slim: nn.Module, example_inputs: Any, job: Job, config: TrainConfig) -> float:
-    """Time a few steps of a slim model's training."""
-    space = find_space(slim, example_inputs, verify=False)
+def _seconds_per_slim_step(model: nn.Module, space: WidthSpace, job: Job, config: TrainConfig, share: float) -> float:
+    """Time a few steps of the model's own training, and take the share of them that a slim model needs.
+
+    The slim model itself would have to be traced for its steps.
+    """
 
     def steps(number: int) -> Callable[[], Any]:
-        whole = of_one_width(slim, space)
+        whole = of_one_width(model, space)
         return lambda: train_supernet(
             whole, job.train, config, sampling=SamplingConfig(), loss=job.loss, quiet=True, max_steps=number
         )
 
     _timed(steps(1))
-    return max(_timed(steps(1 + _FEW_STEPS)) - _timed(steps(1)), 0.0) / _FEW_STEPS
+    return share * max(_timed(steps(1 + _FEW_STEPS)) - _timed(steps(1)), 0.0) / _FEW_STEPS
 
 
 def _seconds_per_example(model: nn.Module, job: Job) -> float:

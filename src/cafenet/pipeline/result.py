@@ -52,6 +52,9 @@ class SearchResult:
     """Directory with the files of the search, or None if the search was given no directory."""
     gain: Gain | None = None
     """The model before, the slim model and Uniform side by side: costs, latency, size and score of each."""
+    uniform: nn.Module | None = field(default=None, repr=False)
+    """The Uniform model of the comparison, trained like the slim model. Take it where it is the better one, which the
+    printed result says: `cafenet.save(result.uniform, "slim.pt")`. None if it was not asked for."""
 
     @property
     def budget(self) -> str:

@@ -25,7 +25,6 @@ from cafenet.pipeline.baseline import Baseline, wants_baseline
 from cafenet.pipeline.checks import check_latency, check_search, expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
 from cafenet.pipeline.directory import SearchDirectory, expect_same_model, kept_in, stages_before
-from cafenet.pipeline.entries import Entry
 from cafenet.pipeline.gain import Gain, measure_gain
 from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
@@ -149,13 +148,14 @@ def search(
         val_data: Validation data that widths are scored on. Keep the test set out of both.
         budget: "50%" or "150M" (FLOPs), "1.5M params", "12ms", or several caps at once: "50%+1.5M params". A list, or
             commas ("50%,25%"), asks for several slim models.
-        epochs: Number of epochs of the supernet's training, short for `train=TrainConfig(epochs=...)`.
+        epochs: Number of epochs of the supernet's training, short for `train=TrainConfig(epochs=...)` with a batch size
+            that suits the data: that of a loader, else 256, down to 32 where an epoch would have fewer than 50 steps.
         finetune_epochs: Number of epochs of the slim model's training, short for
             `finetune=TrainConfig(epochs=...)`; 0 trains it no further.
         train: Options of the supernet's training. It cannot be combined with `epochs` or `finetune_epochs`. If it is
             not given, networks with batch norm are trained by SGD, transformers (layer norm or RMS norm) by AdamW.
         finetune: Options of the slim model's training. It cannot be combined with `epochs` or `finetune_epochs`. If
-            neither it nor `finetune_epochs` is given, the slim model is trained like the supernet for half as many
+            neither it nor `finetune_epochs` is given, the slim model is trained like the supernet, for as many
             epochs. False trains it no further, so that it keeps the supernet's weights.
         loss: "cross_entropy", "bce", "model" for the `loss` in the model's own output, or a function of
             (output, target).
@@ -352,7 +352,6 @@ class _Whole:
             training = None if self.uniform is None else self.uniform.training
             plan = plan_search(
                 self.model,
-                self.example_inputs,
                 self.space,
                 self.job,
                 each.budget,
@@ -422,32 +421,32 @@ class _Whole:
         entry = kept.add_entry(found)
         with kept.timed("finetune"):
             slim = self._finished(found, self._model_place(kept.path, entry.key))
-        gain = self._gain(slim, found, budget, kept, entry)
-        return SearchResult(slim, found.result, self.space, self.example_inputs, directory, gain)
+        models = {"before": self.model, "after": slim}
+        if self.uniform is not None:
+            with next_part(), kept.timed("uniform"):
+                place = self._model_place(kept.path, slug(budget.text, "Uniform"))
+                models["Uniform"] = self.uniform.trained(budget, found.result, place)
+        with kept.timed("compare"):
+            gain = self._gain(models, self._model_place(kept.path, entry.key))
+        uniform = models.get("Uniform")
+        return SearchResult(slim, found.result, self.space, self.example_inputs, directory, gain, uniform)
 
     def _model_place(self, directory: Path, key: str) -> Path:
         """Return the directory of a model that is trained with the seed of the search."""
         return model_place(directory, key, self.job.training.seed)
 
-    def _gain(self, slim: nn.Module, found: StagesResult, budget: Budget, kept: SearchDirectory, entry: Entry) -> Gain:
+    def _gain(self, models: dict[str, nn.Module], place: Path) -> Gain:
         """Compare the slim model with the original and with Uniform."""
-        models, uniform, words = {"before": self.model, "after": slim}, self.uniform, ""
-        if uniform is not None:
-            with next_part(), kept.timed("uniform"):
-                place = self._model_place(kept.path, slug(budget.text, "Uniform"))
-                models["Uniform"] = uniform.trained(budget, found.result, place)
-            words = uniform.words
-        with kept.timed("compare"):
-            return measure_gain(
-                models,
-                self.space,
-                self.example_inputs,
-                self.job,
-                is_trained=self.verdict.is_trained,
-                uniform=words,
-                test=self.test,
-                place=self._model_place(kept.path, entry.key),
-            )
+        return measure_gain(
+            models,
+            self.space,
+            self.example_inputs,
+            self.job,
+            is_trained=self.verdict.is_trained,
+            uniform="" if self.uniform is None else self.uniform.words,
+            test=self.test,
+            place=place,
+        )
 
     def _finished(self, found: StagesResult, place: Path) -> nn.Module:
         """Return the slim model with recalibrated statistics, trained if the user asked for it."""

@@ -34,7 +34,15 @@ def load_recipe(name: str, flags: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: If there is no such recipe, or a key or value is wrong.
     """
-    return as_in_the_paper(load_tree(Recipe, name, recipe_text(name), flags))
+    return _described(as_in_the_paper(load_tree(Recipe, name, recipe_text(name), flags)), flags)
+
+
+def _described(recipe: Recipe, flags: Sequence[str]) -> Recipe:
+    """Return the recipe with a description that is true: flags may have replaced what its own one says."""
+    given = {flag.partition("=")[0] for flag in flags}
+    if not recipe.description or "--description" in given or not given & {"--model.name", "--data.source", "--budget"}:
+        return recipe
+    return dataclasses.replace(recipe, description=f"{recipe.model.name} on {recipe.data.source} at {recipe.budget}")
 
 
 def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ()) -> Tree:
@@ -55,6 +63,7 @@ def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ())
     content = read_yaml(text, f"the recipe {name}") or {}
     if not isinstance(content, dict):
         raise RecipeError(f"the recipe {name} must hold sections (model, data, train, ...), but is {content!r:.60}")
+    _expect_own_kind(content, kind, name)
     problems = _unknown_keys(content, kind)
     if problems:
         raise RecipeError(f"the recipe {name} has {'; '.join(problems)}")
@@ -71,6 +80,17 @@ def load_tree(kind: type[Tree], name: str, text: str, flags: Sequence[str] = ())
         return as_tree(kind, parser, parsed)
     except ArgumentError as error:
         raise RecipeError(f"{name}: {_explained(error, parser)}") from error
+
+
+def _expect_own_kind(content: Mapping[Any, Any], kind: type, name: str) -> None:
+    """Refuse a recipe of the other command, which would have many unknown keys."""
+    own = {field.name for field in dataclasses.fields(kind)}
+    for key, command, other in (("backbones", "detect", "run"), ("supernet", "run", "detect")):
+        if key in content and key not in own:
+            raise RecipeError(
+                f"a recipe of `cafenet {other}` is needed here, but {name} is one of `cafenet {command}` (it has "
+                f"{key!r}); use `cafenet {command}`, or give a run or recipe of `cafenet {other}`"
+            )
 
 
 def recipe_parser(kind: type = Recipe, **options: Any) -> ArgumentParser:
