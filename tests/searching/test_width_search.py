@@ -406,10 +406,12 @@ def test_a_latency_is_met_by_a_real_measurement(monkeypatch):
         latency=LatencyConfig(repeats=9),
         config=SearchConfig(band=(0.3, 0.7), min_usage=0.0),  # far enough below to be met on a busy machine
     )
-    (full, full_ms), *_, (slim, slim_ms) = measured
+    (full, full_ms), *_, (slim, _) = measured
+    checked = [ms for model, ms in measured[1:] if model.one.out_channels == slim.one.out_channels][-5:]
     assert full.one.out_channels == full.two.out_channels == 64
     assert [slim.one.out_channels, slim.two.out_channels] == list(result.widths.values())
-    assert 0 < result.costs["latency_ms"] == slim_ms <= 0.8 * full_ms
+    assert 0 < result.costs["latency_ms"] == np.median(checked)
+    assert max(checked) <= 0.8 * full_ms
 
 
 def test_a_measured_latency_decides_and_the_next_best_is_tried(monkeypatch):

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -327,10 +327,10 @@ class WidthSearch:
         return self._latency_model.predict(widths)
 
     def _measured_ms(self, check: Callable[[], None], reference: Reference | None, bin_counts: IntArray) -> float:
-        """Extract a slim model and measure its latency."""
+        """Extract a slim model and measure its latency anew, whatever the cache holds."""
         check()
         slim = self._space.extract(self._bins.widths(bin_counts).tolist())
-        return measure_latency(slim, self._example(), self.latency, reference)
+        return measure_latency(slim, self._example(), replace(self.latency, cache=None), reference)
 
     def _reference(self, feasible: Feasible) -> Reference | None:
         """Return the full model as it was measured for the estimate, or None if nothing is measured here."""
