@@ -26,7 +26,7 @@ _STEEPEST = 0.8
 wrong than any estimate."""
 _NEAR, _FINEST = 0.95, 0.01
 """A pick that takes at least 95% of the allowed latency is good enough, and a cap need not be known better than 1%."""
-_CHECKS = 5
+CHECKS = 5
 """Number of further measurements of a pick that met the cap once. Each of them must meet it."""
 
 
@@ -81,7 +81,7 @@ class Meter:
     def _times(self, bin_counts: IntArray) -> list[float]:
         """Measure a width vector until it is above the cap, but no more often than is needed to keep it."""
         times: list[float] = []
-        while len(times) <= _CHECKS and (not times or times[-1] <= self.limit_ms):
+        while len(times) <= CHECKS and (not times or times[-1] <= self.limit_ms):
             times.append(self._measure(bin_counts))
         return times
 
