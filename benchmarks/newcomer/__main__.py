@@ -21,8 +21,8 @@ epochs at the supernet's rate serve both better. So the defaults were changed, a
 ones; the first one stays in the results under a name of its own.
 
 Nothing else is trained again, and nothing left out by its result. Every row names the lengths and rates that were the
-defaults when it was measured, and a row of other ones is measured again. Results go to benchmarks/newcomer/results.json after
-every part, and docs/newcomer.md is made of them.
+defaults when it was measured, and a row of other ones is measured again. Results go to
+benchmarks/newcomer/results.json after every part, and docs/newcomer.md is made of them.
 """
 
 import argparse
