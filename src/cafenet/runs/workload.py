@@ -128,13 +128,13 @@ class Workload:
         if data.is_multi_label != (loss == "bce"):
             kind = "attributes" if data.is_multi_label else "classes"
             raise DataError(f"the loss must be bce for attributes alone, but is {loss} for the {kind} of {data.name}")
-        for part in (data.targets, self.test.targets):
-            check_target(loss, output[:1].expand(len(part), *output.shape[1:]), part)
         if output.shape[1] != len(data.classes):
             raise DataError(
                 f"the model must have one output a class, but {self.recipe.model.name} has {output.shape[1]} and "
-                f"{data.name} has {len(data.classes)} classes; see model.options"
+                f"{data.name} has {len(data.classes)} classes; give --model.options.num_classes {len(data.classes)}"
             )
+        for part in (data.targets, self.test.targets):
+            check_target(loss, output[:1].expand(len(part), *output.shape[1:]), part)
 
     def _check_trainings(self) -> None:
         """Check the options of every training, and that its data fill a step."""
