@@ -137,8 +137,9 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
         if isinstance(module, nn.MultiheadAttention):
             yield from _attention_attributes(path, module, axes)
         if isinstance(module, nn.Transformer):
-            last = _stored_weight(module.encoder.norm) if isinstance(module.encoder, nn.TransformerEncoder) else None
-            yield from _slots(path, axes.get(names.get(id(last), ""), {}), {0: "d_model"})
+            norm = getattr(module.encoder, "norm", None)
+            stream = axes.get(names.get(id(_stored_weight(norm)), ""), {}) if isinstance(norm, nn.Module) else {}
+            yield from _slots(path, stream, {0: "d_model"})
         dims = axes.get(names.get(id(_stored_weight(module)), ""), {})
         if not dims:
             continue

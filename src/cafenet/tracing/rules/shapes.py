@@ -452,9 +452,9 @@ def index_put(run: Run, call: Call) -> None:
     target, values, picked = call.args[0], call.arg("values"), _picked(call)
     expect_no_write_through_view(run, call)
     labels = list(raw_labels(target))
-    for dim in set(range(target.ndim)) - set(picked):
-        run.freeze(run.labels(target)[dim], "is indexed by a tensor", call)
-        labels[dim] = None
+    for indexed in set(range(target.ndim)) - set(picked):
+        run.freeze(run.labels(target)[indexed], "is indexed by a tensor", call)
+        labels[indexed] = None
     for written, size, dim in zip(raw_labels(values)[::-1], values.shape[::-1], picked[::-1], strict=False):
         if dim is None:
             run.freeze(written, "is indexed by a tensor", call)
