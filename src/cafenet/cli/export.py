@@ -84,13 +84,13 @@ def _export(args: argparse.Namespace) -> None:
 
     if not (args.run / RECIPE.name).exists():
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
-    asked = read_file(RECIPE, args.run)
-    if maker_of(asked) == "cafenet.search":
+    document = read_file(RECIPE, args.run)
+    if maker_of(document) == "cafenet.search":
         raise RecipeError(
-            f"{args.run} must be a directory of `cafenet run`, but `cafenet.search` or `cafenet slim` made it; in "
-            "Python result.export(FILE) writes the model of a search, and cafenet.export one that cafenet.load reads"
+            f"a run directory of `cafenet run` is needed, but {args.run} holds a search; call result.export(FILE), or "
+            "cafenet.export on the model that cafenet.load reads from a slim.pt"
         )
-    expect_maker(args.run, asked, "cafenet run")
+    expect_maker(args.run, document, "cafenet run")
     recipe = load_recipe(str(args.run / RECIPE.name))
     workload = Workload(recipe)
     method = args.method or METHODS[recipe.algorithms[0]]

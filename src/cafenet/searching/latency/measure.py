@@ -61,6 +61,8 @@ class LatencyConfig:
 
     def __post_init__(self) -> None:
         check_options(self, BudgetError)
+        if not (isinstance(self.runtime, str) or callable(self.runtime)):
+            raise BudgetError(f"LatencyConfig: runtime must be a name or a function, but is {self.runtime!r}")
         try:
             usable = torch.empty(0, device=self.device).device.type != "meta"
         except (RuntimeError, AssertionError, NotImplementedError):  # unknown, not compiled in, or not present
