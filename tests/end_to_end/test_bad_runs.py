@@ -207,7 +207,8 @@ def test_the_directory_of_a_search_is_none_of_a_run(recipe, tmp_path, capsys):
     (out / "recipe.yaml").write_text("call: cafenet.search\n")
     line = refused(capsys, "run", recipe, "--output", out)
     assert f"{out} must be a directory of `cafenet run`, but `cafenet.search` made it; give another" in line
-    assert f"{out} must be a directory of `cafenet run`" in refused(capsys, "export", out, tmp_path / "a.pt")
+    line = refused(capsys, "export", out, tmp_path / "a.pt")
+    assert f"a run directory of `cafenet run` is needed, but {out} holds a search; call result.export(FILE)" in line
     assert [path.name for path in out.iterdir()] == ["recipe.yaml"]
 
 

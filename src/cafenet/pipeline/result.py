@@ -217,6 +217,17 @@ class SearchResults(Sequence[SearchResult]):
                 return result
         raise BudgetError(f"a budget must be one of {', '.join(self.budgets)}, but is {key!r}")
 
+    def report(self) -> Path:
+        """Write the page of the search (`report.html`), with all budgets, into its directory.
+
+        Returns:
+            The path of the page.
+
+        Raises:
+            RunFileError: If the search was given no directory, so that no files were kept.
+        """
+        return self._results[0].report()
+
     def __len__(self) -> int:
         return len(self._results)
 
