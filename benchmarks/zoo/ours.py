@@ -11,6 +11,13 @@ from benchmarks.zoo.tool import Facts, Tool
 NUM_TRIALS = 2
 
 
+def shares_left(space: cafenet.WidthSpace) -> Facts:
+    """Shares of the FLOPs that are left if every group keeps half of its units (rounded up), and as few as it may."""
+    halves = [max(g.min_width, -(-g.channels // g.divisor // 2) * g.divisor) for g in space.groups]
+    smallest = [group.min_width for group in space.groups]
+    return {key: space.flops(w) / space.flops() for key, w in (("left_at_half", halves), ("smallest", smallest))}
+
+
 class Bare(Tool):
     """No tool: the model run on meta tensors, and once on real values for comparison."""
 
@@ -46,7 +53,7 @@ class CafeNet(Tool):
         }
         if not space.groups:
             raise ValueError("no width group was found")
-        return facts | self._verify()
+        return facts | shares_left(space) | self._verify()
 
     def _verify(self) -> Facts:
         """On real values; `verify` draws its own random weights."""

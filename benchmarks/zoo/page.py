@@ -9,6 +9,7 @@ from benchmarks.zoo.tool import Facts
 PEERS = {"torch-pruning": "Torch-Pruning", "modelopt": "ModelOpt"}
 REFERENCE = "densenet201"
 CHECKED = "verified_trace_seconds"
+LEFT = ("left_at_half", "smallest")
 HOW = """Seconds are the median of {num_runs} runs in one process and one thread, after the tool was used once on a
 small network so that imports are not counted; an analysis of more than {single_run_above_seconds:g} s is run once.
 Every model meets every tool in a process of its own, tools interleaved per model, with {memory_gb:g} GB of memory and
@@ -25,15 +26,27 @@ Every model meets every tool in a process of its own, tools interleaved per mode
 - **ModelOpt**: `modelopt.torch.nas.convert(model, mode="fastnas")`. A model counts as handled if the smallest subnet is
   exported and runs.
 
-FLOPs count one multiply-add as one; the searchable share lies in ops that some width group reads or writes."""
+FLOPs count one multiply-add as one; the searchable share lies in ops that some width group reads or writes. Left at
+half: the share of the FLOPs if every width group keeps half of its units, rounded up; smallest: if each keeps as few as
+it may."""
+OLD_ROWS = """Rows without *left at half* were measured before attention heads and the residual stream of transformers
+were width groups; for transformers their groups, searchable shares and seconds are out of date.
+`python -m benchmarks.zoo --fresh` measures all rows again, and
+`python -m benchmarks.zoo --models vit_b_16 --skip-peers --output build/zoo.json` measures one model."""
 
 
 def markdown(results: Results, command: str) -> str:
     """The whole page."""
     versions = ", ".join(f"{package} {version}" for package, version in results.header["versions"].items())
     parts = ["# The zoo", f"    {command}", versions + ".", HOW.format(**results.header["settings"])]
+    parts += [OLD_ROWS] if _has_old_rows(results) else []
     parts += ["## Summary", *_tables(results), "## Models", _models_table(results), _failures(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _has_old_rows(results: Results) -> bool:
+    rows = [results.get(model, "cafenet") or {} for model in results.models()]
+    return any(row.get("ok") and LEFT[0] not in row for row in rows)
 
 
 def _tables(results: Results) -> Iterable[str]:
@@ -88,7 +101,8 @@ def _tools(results: Results) -> dict[str, str]:
 
 def _models_table(results: Results) -> str:
     peers = [tool for tool in _tools(results) if tool in PEERS]
-    head = ["model", "image", "bare s", "CafeNet s", "checked s", "groups", "searchable", "error", "real values on"]
+    head = ["model", "image", "bare s", "CafeNet s", "checked s", "groups", "searchable"]
+    head += ["left at half", "smallest", "error", "real values on"]
     rows = []
     for model in results.models():
         bare, ours = (results.get(model, tool) or {} for tool in ("bare", "cafenet"))
@@ -99,12 +113,12 @@ def _models_table(results: Results) -> str:
 
 
 def _proof(ours: Facts) -> list[str]:
-    share = f"{ours['searchable_flops_share']:.1%}" if "searchable_flops_share" in ours else "-"
+    shares = [f"{ours[key]:.1%}" if key in ours else "-" for key in ("searchable_flops_share", *LEFT)]
     if not ours.get("ok"):
-        return [share, "**fails**", "-"]
+        return [*shares, "**fails**", "-"]
     error = max(ours["max_extract_error"], ours["max_masked_error"])
     depth = ", two blocks a stage" if ours["shallow"] else ""
-    return [share, f"{error:.0e}", f"{ours['checked_size']} px, {ours['checked_dtype']}{depth}"]
+    return [*shares, f"{error:.0e}", f"{ours['checked_size']} px, {ours['checked_dtype']}{depth}"]
 
 
 def _peer_cells(facts: Facts) -> list[str]:

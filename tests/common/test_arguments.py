@@ -89,7 +89,7 @@ CASES: list[tuple[str, Call, list[Any], type[errors.CafeNetError], str]] = [
     ("r", LocallyFree, [0.5, "1", None], errors.BinError, "LocallyFree: r must be a whole number of at least 0"),
     ("averages", Bilateral, ["yes", 3], errors.BinError, "Bilateral: averages must be True or False, but is "),
     ("Supernet", lambda v: supernet(bins=v), [3], errors.BinError, "bins must be a Bins made by flops_sensitive_bins"),
-    ("seed", lambda v: supernet(seed=v), ["0", 0.5], errors.BinError, "seed must be a whole number"),
+    ("seed", lambda v: supernet(seed=v), ["0", 0.5], errors.BudgetError, "seed must be a whole number"),
     ("sort", lambda v: sort_by_importance(v, net()), [None, net()], errors.WidthError, SPACE),
     ("loss", lambda v: named_loss(v, cafenet.TrainConfig()), [nn.L1Loss], errors.TrainingError, "write it with ()"),
     ("metric", expect_function, [nn.L1Loss], errors.ScoringError, "is the class L1Loss; write it with ()"),

@@ -108,5 +108,5 @@ def test_damaged_file_is_named_before_training(tmp_path: Path, damage: str, size
 def test_pillow_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = write_image(tmp_path / "a.png")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(DataError, match=r"needs Pillow, .* pip install 'cafenet\[vision\]'"):
+    with pytest.raises(DataError, match=r"needs Pillow, .* pip install -c constraints.txt '\.\[vision\]'"):
         read_image(path)

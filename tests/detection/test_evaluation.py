@@ -70,5 +70,5 @@ def test_predictions_are_in_pixels_of_the_original_and_leave_the_mode_alone(tmp_
 
 def test_pycocotools_is_asked_for_before_training(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pycocotools.coco", None)
-    with pytest.raises(DetectionError, match=r"pip install 'cafenet\[detection\]'"):
+    with pytest.raises(DetectionError, match=r"pip install -c constraints.txt '\.\[detection\]'"):
         require_pycocotools()

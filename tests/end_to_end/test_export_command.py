@@ -93,6 +93,6 @@ def test_a_run_that_has_not_come_so_far(recipe, tmp_path, capsys):
 
 
 def test_the_directory_of_a_search_is_named_with_what_exports_it(tmp_path, capsys):
-    (tmp_path / "search.json").write_text("{}")
+    (tmp_path / "recipe.yaml").write_text("call: cafenet.search\n")
     assert main(["export", str(tmp_path), str(tmp_path / "model.pt")]) == 2
     assert "holds a search; call result.export(FILE)" in capsys.readouterr().err

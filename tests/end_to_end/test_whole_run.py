@@ -180,7 +180,7 @@ def test_the_kept_recipe_continues_the_run(finished, tmp_path, monkeypatch):
 
 def test_the_manifest_tells_how_it_came_about(finished):
     manifest = json.loads((finished / "manifest.json").read_text())
-    assert (manifest["format"], manifest["format_version"], manifest["seed"]) == ("cafenet-run", 1, 0)
+    assert (manifest["format"], manifest["format_version"], manifest["seed"]) == ("cafenet-run", 2, 0)
     assert manifest["started"] <= manifest["finished"]
     assert manifest["versions"]["cafenet"] == cafenet.__version__
     assert manifest["versions"]["torch"] == torch.__version__

@@ -115,10 +115,10 @@ def gain_of(metric, *scores):
 
 def test_a_perplexity_is_better_where_it_is_lower():
     """The score of a perplexity is minus its logarithm: -log(8) is a perplexity of 8."""
-    recipe = {"description": "net", "metric": "perplexity", "called": True, "budget": "25%"}
+    recipe = {"description": "net", "metric": "perplexity", "call": "cafenet.search", "budget": "25%"}
     gain = gain_of("perplexity", *(-math.log(value) for value in (8, 9, 12)))
     entry = {"method": "CafeNet-T", "budget": "25%", "search_score": -2.0, "supernet": "supernet", "channels": {}}
-    text = report_html(made_up_run(9, gain=gain, entries=[entry], recipe=recipe))
+    text = report_html(made_up_run(9, gains=[gain], entries=[entry], recipe=recipe))
     assert "A quarter of the FLOPs, 9 perplexity (the original 8 and Uniform 12) (1 seed)." in text
     assert "down and to the left is better" in text
 

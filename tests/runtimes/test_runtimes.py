@@ -71,9 +71,7 @@ def test_an_operator_that_a_runtime_lacks_is_one_line(name):
 )
 def test_a_missing_package_is_named_when_the_options_are_made(name, module, extra, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    with pytest.raises(
-        DeploymentError, match=rf"needs {module}, which is not installed; run: pip install 'cafenet\[{extra}\]'"
-    ):
+    with pytest.raises(DeploymentError, match=rf"needs {module}, which is not installed; .* '\.\[{extra}\]'"):
         LatencyConfig(runtime=name)
 
 
@@ -81,7 +79,7 @@ def test_a_missing_package_is_named_when_the_options_are_made(name, module, extr
     ("runtime", "message"),
     [
         ("onnx", "runtime must be torch, torch.compile, onnxruntime, .* but is 'onnx'; did you mean onnxruntime"),
-        (3, "runtime must be torch.*but is 3"),
+        (3, "runtime must be a name or a function, but is 3"),
         (
             "command:onnx ./measure.sh",
             r"as 'command:FORMAT PROGRAM \{file\}', but is 'command:onnx ./mea",

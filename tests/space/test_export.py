@@ -346,7 +346,7 @@ def test_onnx_says_what_it_cannot_run(tmp_path):
 def test_onnx_says_what_is_missing(missing, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.setitem(sys.modules, {"onnxruntime": "onnxscript", "onnxscript": "onnxruntime"}[missing], object())
-    with pytest.raises(ExportError, match=rf"ONNX needs {missing}, .* pip install 'cafenet\[onnx\]'"):
+    with pytest.raises(ExportError, match=rf"ONNX needs {missing}, .* pip install -c constraints.txt '\.\[onnx\]'"):
         export(slim_of(), EXAMPLE, tmp_path / "slim.onnx")
     assert list(tmp_path.iterdir()) == []
 

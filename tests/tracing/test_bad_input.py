@@ -46,6 +46,34 @@ def test_nothing_to_search(model: nn.Module, x: torch.Tensor, message: str):
     assert message in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_quantised_weights():
+    """Packed integers cannot be cut; the message says which layer, of which kind, and what to trace instead."""
+    net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 5))
+    quantised = torch.ao.quantization.quantize_dynamic(net, {nn.Linear})
+    with pytest.raises(TraceError, match=r"but those of 0 are quantised \(torch\.ao\.nn\.quantized\.dynamic") as caught:
+        cafenet.trace(quantised, torch.zeros(1, 3))
+    assert caught.match("quantise the slim model")
+    assert [group.name for group in cafenet.trace(net, torch.zeros(1, 3)).groups] == ["0"]
+
+
+def test_four_bit_weights():
+    """Libraries replace the layer, or the parameter inside an ordinary layer."""
+    packed = type("Params4bit", (nn.Parameter,), {"__module__": "bitsandbytes.nn.modules"})
+    net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 5))
+    net[2].weight = packed(torch.zeros(20, 1))
+    with pytest.raises(TraceError, match=r"those of 2 are quantised \(bitsandbytes\.nn\.modules\.Params4bit\)"):
+        cafenet.trace(net, torch.zeros(1, 3))
+
+
+def test_verify_without_values():
+    """A model on meta can be traced, but there is nothing to run."""
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 5)).to("meta")
+    space = cafenet.trace(model, torch.zeros(1, 3))
+    with pytest.raises(TraceError, match=r"0.weight is on the meta device"):
+        cafenet.verify(space, torch.zeros(1, 3))
+
+
 @pytest.mark.parametrize("example", [None, 3, "image", np.zeros((1, 3, 8, 8)), iter([IMAGE])], ids=type)
 def test_example_input_of_a_wrong_type(example: object):
     with pytest.raises(TraceError, match=r"must be a tensor, a tuple .* or a dict .* but got \w+"):

@@ -33,12 +33,14 @@ def grid(x: torch.Tensor) -> torch.Tensor:
         lambda x: x.gather(2, torch.zeros(x.shape, dtype=torch.long)),
         lambda x: torch.zeros_like(x).index_add_(3, torch.arange(8), x),
         lambda x: torch.zeros(x.shape).to(x.dtype).index_add(2, torch.arange(8), x),
+        lambda x: torch.zeros(x.shape).to(x.dtype).index_put((torch.arange(len(x)),), x),
+        lambda x: torch.ops.aten.index_put(x, [None, None, torch.arange(4)], x[:, :, 4:]),
         lambda x: x[:, :, torch.arange(4), torch.arange(4)],
         lambda x: x[torch.arange(len(x))[:, None], :, torch.arange(8)].movedim(-2, 1),
     ],
     ids=[
         *("fft2", "rfft2", "view_as_real", "view_as_complex", "topk", "unfold", "fold", "grid_sample", "gather"),
-        *("index_add_", "index_add", "two indices", "indices apart"),
+        *("index_add_", "index_add", "index_put", "index_put in space", "two indices", "indices apart"),
     ],
 )
 def test_channels_pass(forward):
@@ -59,6 +61,31 @@ def test_rows_added_to_zeros_of_the_inputs_size():
     model = Forward(forward, stem=nn.Linear(3, 8), experts=experts, head=nn.Linear(8, 5))
     space = proven(model, torch.zeros(6, 3))
     assert sizes(space) == {"stem": (8, 1)}
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_masked_tokens_get_a_learned_vector(training: bool):
+    """As in Wav2Vec2: the vector goes with the features of the stream, wherever the mask is."""
+
+    def forward(net, x):
+        x = net.stem(x)
+        x[torch.tensor([[True, False, True, False, False, False]] * 2)] = net.blank
+        return net.head(x)
+
+    model = Forward(forward, stem=nn.Linear(3, 8), head=nn.Linear(8, 5)).train(training)
+    model.blank = nn.Parameter(torch.randn(8))
+    space = proven(model, torch.zeros(2, 6, 3))
+    assert sizes(space) == {"stem": (8, 1)}
+    assert space.extract({"stem": 3}).blank.shape == (3,)
+
+
+def test_channels_that_are_written_by_number_are_kept():
+    def forward(x):
+        x[:, torch.arange(4)] = 0.0
+        return x
+
+    model = nn.Sequential(net(forward), nn.ReLU(), nn.Linear(5, 4), nn.Linear(4, 5))
+    assert "is indexed by a tensor" in reasons(proven(model, IMAGE))["0.conv"]
 
 
 def test_places_that_a_layer_computes_are_kept():

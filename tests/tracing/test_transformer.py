@@ -158,14 +158,51 @@ def test_encoder_with_padding(batch: int):
     model = Forward(
         lambda net, x: net.head(net.encoder(net.embed(x), src_key_padding_mask=x == 0)[:, 0]),
         embed=nn.Embedding(20, 8),
-        encoder=nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1),
+        encoder=nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 4, 16, batch_first=True), 1),
         head=nn.Linear(8, 3),
     ).eval()
     space = proven(model, torch.tensor([[3, 4, 5, 0], [6, 7, 0, 0]])[:batch])
-    assert sizes(space) == {"encoder.layers.0.linear1": (16, 1)}
+    assert sizes(space) == {"embed": (8, 2), "encoder.layers.0.linear1": (16, 1)}
     assert torch.backends.mha.get_fastpath_enabled()
-    # 4 tokens with 3*8*8 + 8*8 + 2*8*16, in 2 heads twice 4*4*4, and 8*3 for the first
-    assert space.flops() == batch * (4 * (192 + 64 + 256) + 2 * 2 * 64 + 24)
+    # 4 tokens with 3*8*8 + 8*8 + 2*8*16, in 4 heads twice 4*4*2, and 8*3 for the first
+    assert space.flops() == batch * (4 * (192 + 64 + 256) + 4 * 2 * 32 + 24)
+    # 2 heads of 2 features
+    assert space.flops({"embed": 4}) == batch * (4 * (48 + 16 + 128) + 2 * 2 * 32 + 12)
+
+
+def test_encoder_and_decoder_with_masks():
+    """A mask is added to the scores of every head, whatever their number is; `d_model` is the stream's width."""
+
+    def forward(net, source, target):
+        later = torch.ones(4, 4, dtype=torch.bool).triu(1)
+        padding = torch.zeros(source.shape[:2], dtype=torch.bool)
+        stream = net.transformer(net.embed(source), net.embed(target), tgt_mask=later, memory_key_padding_mask=padding)
+        return net.head(stream)
+
+    layers = {"embed": nn.Linear(3, 8), "transformer": nn.Transformer(8, 2, 1, 1, 16, batch_first=True)}
+    model = Forward(forward, **layers, head=nn.Linear(8, 3))
+    space = proven(model, (torch.zeros(2, 5, 3), torch.zeros(2, 4, 3)))
+    assert sizes(space)["embed"] == (8, 4)
+    assert space.extract({"embed": 4}).transformer.d_model == 4
+
+
+@pytest.mark.parametrize("mask", [torch.zeros(2, 1, 5), torch.zeros(5, 5)], ids=["padding", "causal"])
+def test_scores_with_an_added_mask(mask: torch.Tensor):
+    """`baddbmm` adds a mask to the scores, as attention does whose weights are returned."""
+
+    def forward(net, x):
+        n, t, _ = x.shape
+        parts = net.attention(net.embed(x)).view(n, t, 3, net.heads.numel(), 4)
+        q, k, v = (each.transpose(1, 2).flatten(0, 1) for each in parts.unbind(2))
+        added = mask if mask.ndim == 2 else mask[:, None].expand(n, len(net.heads), 1, t).flatten(0, 1)
+        scores = torch.baddbmm(added.to(x.dtype), q, k.transpose(1, 2)).softmax(-1) * net.heads.repeat(n)[:, None, None]
+        return net.head((scores @ v).unflatten(0, (n, -1)).transpose(1, 2).flatten(2))
+
+    heads = nn.Parameter(torch.ones(3))
+    model = Forward(forward, embed=nn.Linear(3, 8), attention=nn.Linear(8, 36), head=nn.Linear(12, 5))
+    model.heads = heads
+    space = proven(model, torch.zeros(2, 5, 3))
+    assert sizes(space) == {"embed": (8, 1), "attention": (36, 12)}
 
 
 def test_attention_module_ties_its_heads_to_its_features():
@@ -212,6 +249,28 @@ def test_heads_that_take_their_size_from_the_stream():
     assert space.flops({"embed": 8}) == 5 * (48 + 192 + 64 + 24) + 2 * 2 * 100
     slim = space.extract({"embed": 8})
     assert (slim.num_heads, tuple(slim.table.shape)) == (2, (5, 5, 2))
+
+
+class TalkingHeads(WindowLike):
+    """As in CaiT: a linear layer mixes the scores of all heads, which it reads with other strides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.talk = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.embed(x)
+        n, t, c = x.shape
+        q, k, v = self.qkv(x).reshape(n, t, 3, self.num_heads, c // self.num_heads).permute(2, 0, 3, 1, 4)
+        scores = self.talk((q @ k.transpose(-2, -1)).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.head(x + self.project((scores.softmax(-1) @ v).transpose(1, 2).reshape(n, t, c)))
+
+
+def test_talking_heads():
+    """The check run keeps two heads: of one head the strides differ, and PyTorch would run other ops for `talk`."""
+    space = proven(TalkingHeads(), torch.zeros(1, 5, 6))
+    assert sizes(space)["embed"] == (16, 4)
+    assert tuple(space.extract({"embed": 8}).talk.weight.shape) == (2, 2)
 
 
 def test_gated_mlp():

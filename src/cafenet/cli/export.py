@@ -74,7 +74,7 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def _export(args: argparse.Namespace) -> None:
     """Find the model of a run, export it and print the difference of outputs."""
-    from cafenet.common.run_files import RECIPE, SLIM, expect_maker, model_place, read_file
+    from cafenet.common.run_files import RECIPE, SLIM, expect_maker, maker_of, model_place, read_file
     from cafenet.pipeline.entries import read_entries
     from cafenet.runs.final_models import load_final
     from cafenet.runs.recipe_files import load_recipe
@@ -84,7 +84,13 @@ def _export(args: argparse.Namespace) -> None:
 
     if not (args.run / RECIPE.name).exists():
         raise RecipeError(f"{args.run} must be a run directory, but has no recipe.yaml; see `cafenet run`")
-    expect_maker(args.run, read_file(RECIPE, args.run), "cafenet run")
+    document = read_file(RECIPE, args.run)
+    if maker_of(document) == "cafenet.search":
+        raise RecipeError(
+            f"a run directory of `cafenet run` is needed, but {args.run} holds a search; call result.export(FILE), or "
+            "cafenet.export on the model that cafenet.load reads from a slim.pt"
+        )
+    expect_maker(args.run, document, "cafenet run")
     recipe = load_recipe(str(args.run / RECIPE.name))
     workload = Workload(recipe)
     method = args.method or METHODS[recipe.algorithms[0]]

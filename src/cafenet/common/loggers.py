@@ -35,7 +35,7 @@ def _by_name(text: str) -> EventLogger:
     return logger
 
 
-class JsonLinesLogger:
+class _JsonLinesLogger:
     """Writes each event as a line of JSON, at the end of a file."""
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +72,7 @@ class JsonLinesLogger:
         self._file.flush()
 
 
-class TensorBoardLogger:
+class _TensorBoardLogger:
     """Writes scalars for TensorBoard, such as `stage-1/loss`."""
 
     def __init__(self, directory: Path) -> None:
@@ -112,7 +112,7 @@ class TensorBoardLogger:
         self._writer.close()
 
 
-class MlflowLogger:
+class _MlflowLogger:
     """Writes a run of the experiment `cafenet` into a database of MLflow in a directory."""
 
     def __init__(self, directory: Path) -> None:
@@ -159,4 +159,4 @@ def _metric(name: str) -> str:
     return re.sub(r"[^\w\-./: ]", "_", name.replace("%", " percent"))
 
 
-_KINDS: Mapping[str, Any] = {"jsonl": JsonLinesLogger, "tensorboard": TensorBoardLogger, "mlflow": MlflowLogger}
+_KINDS: Mapping[str, Any] = {"jsonl": _JsonLinesLogger, "tensorboard": _TensorBoardLogger, "mlflow": _MlflowLogger}

@@ -22,6 +22,7 @@ from cafenet.modules.calling import (
     call,
     call_arguments,
     copied,
+    expect_values,
     named_tensors,
     training_mode,
 )
@@ -73,7 +74,7 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
         The largest differences, and the problems that were found.
 
     Raises:
-        TraceError: If an argument is not valid.
+        TraceError: If an argument is not valid, or if the model is on the meta device.
 
     Examples:
         >>> import torch
@@ -86,6 +87,7 @@ def verify(space: WidthSpace, example_inputs: Any, *, trials: int = 2, seed: int
         (True, [], torch.float64)
     """
     check_arguments(TraceError, space=(space, TracedSpace), trials=(trials, PositiveInt), seed=(seed, Seed))
+    expect_values(space.model, TraceError)
     args, kwargs = call_arguments(example_inputs)
     rng = np.random.default_rng(seed)
     generator = torch.Generator().manual_seed(seed)

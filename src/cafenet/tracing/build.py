@@ -136,6 +136,10 @@ def _parameter_attributes(model: nn.Module, axes: dict[str, dict[int, int]]) -> 
     for path, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention):
             yield from _attention_attributes(path, module, axes)
+        if isinstance(module, nn.Transformer):
+            norm = getattr(module.encoder, "norm", None)
+            stream = axes.get(names.get(id(_stored_weight(norm)), ""), {}) if isinstance(norm, nn.Module) else {}
+            yield from _slots(path, stream, {0: "d_model"})
         dims = axes.get(names.get(id(_stored_weight(module)), ""), {})
         if not dims:
             continue

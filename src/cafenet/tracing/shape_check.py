@@ -277,13 +277,14 @@ def _kept(groups: Sequence[Group]) -> list[IntArray]:
     """The units that a check run keeps of each group: trailing ones, and different shares of different groups, as far
     as their numbers of units allow.
 
-    So the size of a dimension tells whose it is. Groups with few units choose first.
+    So the size of a dimension tells whose it is. Groups with few units choose first. One unit is kept only where there
+    are two: of a dimension of size 1 the strides say nothing, so that PyTorch may run other ops for the same call.
     """
     kept: dict[int, IntArray] = {}
     taken = Counter[float]()
     for number in sorted(range(len(groups)), key=lambda number: groups[number].units.size):
         size = groups[number].units.size
-        low = max(groups[number].min_units, size // 3)
+        low = max(groups[number].min_units, size // 3, min(2, size - 1))
         num_kept = min(range(low, max(size, low + 1)), key=lambda num: taken[num / size])
         taken[num_kept / size] += 1
         kept[number] = np.arange(size - num_kept, size)

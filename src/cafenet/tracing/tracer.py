@@ -58,7 +58,8 @@ def trace(
         The width space, with at least one searchable group.
 
     Raises:
-        TraceError: If the model does not run on the inputs, if every layer is frozen, or if an argument is not valid.
+        TraceError: If the model does not run on the inputs, if it is quantised, if every layer is frozen, or if an
+            argument is not valid.
 
     Examples:
         >>> import torch
@@ -118,6 +119,7 @@ def find_space(
     model = unwrap(model)
     expect_own_forwards(model)
     _expect_sizes(model)
+    _expect_floats(model)
     args, kwargs = call_arguments(example_inputs)
     if not any(tensor.numel() for tensor in tensors_of((args, kwargs))):
         raise TraceError("example_inputs must hold at least one value, but all tensors are empty; use a batch of one")
@@ -164,6 +166,25 @@ def _expect_sizes(model: nn.Module) -> None:
             f"the model must run on the example inputs before it is traced, but {lazy[0]} has no size yet; call the "
             "model once"
         )
+
+
+_QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torchao", "bitsandbytes", "gptqmodel", "awq")
+
+
+def _expect_floats(model: nn.Module) -> None:
+    """Refuses layers whose weights are packed integers, from which no channel can be taken."""
+    for path, module in model.named_modules():
+        packed = next((each for each in (module, *module._parameters.values()) if _is_of(each, _QUANTISED)), None)
+        if packed is not None:
+            raise TraceError(
+                "weights must be floating-point numbers, one for each pair of channels, but those of "
+                f"{path or 'the model'} are quantised ({type(packed).__module__}.{type(packed).__qualname__}); trace "
+                "and search the model from which this one was quantised, and quantise the slim model"
+            )
+
+
+def _is_of(value: Any, packages: Sequence[str]) -> bool:
+    return any(f"{type(value).__module__}.".startswith(f"{package}.") for package in packages)
 
 
 def _checked_min_width(min_width: Any) -> int | float:

@@ -12,7 +12,7 @@ from torch import Tensor
 from cafenet.tracing.atoms import DimLabel
 from cafenet.tracing.pricing import charge_whole
 from cafenet.tracing.recording import BROADCAST, Call, Run, has_labels, raw_labels
-from cafenet.tracing.rules.elementwise import join_dim, tie_parts
+from cafenet.tracing.rules.elementwise import join_dim, joined, tie_parts
 
 
 def convolution(run: Run, call: Call) -> None:
@@ -169,7 +169,22 @@ def bmm(run: Run, call: Call) -> None:
         run: The trace so far, to which the rule adds labels, ties, freezes and costs.
         call: The call of the op.
     """
-    a, b = call.args[:2]
+    _batched_product(run, call, *call.args[:2])
+
+
+def baddbmm(run: Run, call: Call) -> None:
+    """Follows `added + a @ b` per sample. In attention, a mask is added to the scores.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
+    added, a, b = call.args[:3]
+    _batched_product(run, call, a, b)
+    run.label(call.out, joined(run, call, [call.out, added], call.out))
+
+
+def _batched_product(run: Run, call: Call, a: Tensor, b: Tensor) -> None:
     weight_a, weight_b = _is_weight(run, a), _is_weight(run, b)
     (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
     if weight_a or weight_b:

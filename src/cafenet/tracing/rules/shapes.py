@@ -14,7 +14,8 @@ from cafenet.tracing.rules.elementwise import expect_no_write_through_view, join
 
 
 def reshape(run: Run, call: Call) -> None:
-    """Follows channels through `view`: blocks of dimensions with equal products are matched from the left.
+    """Follows channels through `view`: blocks of dimensions with equal products are matched from the left. What was
+    enlarged from size 1, as a mask is for every head, fits any size also when it is flattened with other dimensions.
 
     Args:
         run: The trace so far, to which the rule adds labels, ties, freezes and costs.
@@ -23,13 +24,16 @@ def reshape(run: Run, call: Call) -> None:
     source, out = call.args[0], call.out
     if not has_labels(source):
         return
-    labels = run.labels(source)
+    labels, stored = run.labels(source), raw_labels(source)
     result: list[DimLabel] = [None] * out.ndim
+    broadcast: list[int] = []
     for i0, i1, j0, j1 in _blocks(tuple(source.shape), tuple(out.shape)):
         merged = _merge(run, call, tuple(source.shape[i0:i1]), labels[i0:i1])
         result[j0:j1] = _split(run, call, merged, tuple(out.shape[j0:j1]))
+        if merged is None and any(label is BROADCAST for label in stored[i0:i1]):
+            broadcast += [dim for dim in range(j0, j1) if out.shape[dim] > 1]
     _follow_sizes(run, call, result)
-    run.label(out, result)
+    run.label(out, [BROADCAST if dim in broadcast else label for dim, label in enumerate(result)])
 
 
 def _follow_sizes(run: Run, call: Call, labels: list[DimLabel]) -> None:
@@ -431,22 +435,49 @@ def index(run: Run, call: Call) -> None:
         run: The trace so far, to which the rule adds labels, ties, freezes and costs.
         call: The call of the op.
     """
-    labels, indices = run.labels(call.args[0]), call.arg("indices")
+    labels, picked = run.labels(call.args[0]), _picked(call)
+    for dim, label in enumerate(labels):
+        if dim not in picked:
+            run.freeze(label, "is indexed by a tensor", call)
+    run.label(call.out, [None if dim is None else labels[dim] for dim in picked])
+
+
+def index_put(run: Run, call: Call) -> None:
+    """Follows `x[..., i, ...] = values`: freezes dimensions that are indexed by tensors, and ties the others.
+
+    Args:
+        run: The trace so far, to which the rule adds labels, ties, freezes and costs.
+        call: The call of the op.
+    """
+    target, values, picked = call.args[0], call.arg("values"), _picked(call)
+    expect_no_write_through_view(run, call)
+    labels = list(raw_labels(target))
+    for indexed in set(range(target.ndim)) - set(picked):
+        run.freeze(run.labels(target)[indexed], "is indexed by a tensor", call)
+        labels[indexed] = None
+    for written, size, dim in zip(raw_labels(values)[::-1], values.shape[::-1], picked[::-1], strict=False):
+        if dim is None:
+            run.freeze(written, "is indexed by a tensor", call)
+        elif size == target.shape[dim]:
+            labels[dim] = join_dim(run, call, [labels[dim], written])
+    run.label(call.out, labels)
+
+
+def _picked(call: Call) -> list[int | None]:
+    """The dimensions of `x[..., i, ...]` as dimensions of `x`; those that come from the indices are None."""
     used: list[int] = []
     rank = dim = 0
-    for item in indices:
+    for item in call.arg("indices"):
         is_mask = item is not None and item.dtype in (torch.bool, torch.uint8)
         num_dims = item.ndim if is_mask else 1
         if item is not None:
             used += range(dim, dim + num_dims)
             rank = max(rank, 1 if is_mask else item.ndim)
         dim += num_dims
-    for dim in used:
-        run.freeze(labels[dim], "is indexed by a tensor", call)
     is_block = used == list(range(used[0], used[-1] + 1))  # otherwise the picked dimensions come first
     first = used[0] if is_block else 0
-    rest = [label for dim, label in enumerate(labels) if dim not in used]
-    run.label(call.out, (*rest[:first], *(None,) * rank, *rest[first:]))
+    rest = [dim for dim in range(call.args[0].ndim) if dim not in used]
+    return [*rest[:first], *(None,) * rank, *rest[first:]]
 
 
 def index_select(run: Run, call: Call) -> None:

@@ -31,12 +31,13 @@ DEFAULT_RULES: dict[Any, Rule] = {
     aten.mm: products.mm,
     aten.addmm: products.addmm,
     aten.bmm: products.bmm,
+    aten.baddbmm: products.baddbmm,
     aten.mv: products.mv,
     **_ops(products.dot, "dot vdot"),
     **_ops(products.grouped_mm, "_grouped_mm"),
     **_ops(
         products.batched,
-        "baddbmm _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention",
     ),
     # normalisations
@@ -83,6 +84,7 @@ DEFAULT_RULES: dict[Any, Rule] = {
     aten.index_select: shapes.index_select,
     aten.embedding: shapes.embedding,
     **_ops(shapes.index_add, "index_add index_add_"),
+    **_ops(shapes.index_put, "index_put index_put_"),
     aten.gather: shapes.gather,
     aten.unfold: shapes.unfold,
     aten.view_as_real: shapes.view_as_real,
@@ -200,7 +202,9 @@ def _with_attention(rule: Rule) -> Rule:
 
 
 _ALWAYS = {
-    *(products.convolution, products.linear, products.mm, products.addmm, products.bmm, products.batched),  # priced
+    # priced:
+    *(products.convolution, products.linear, products.mm, products.addmm),
+    *(products.bmm, products.baddbmm, products.batched),
     shapes.fresh,
     shapes.expand,  # it may enlarge a dimension to the size of another one that varies
 }
