@@ -28,7 +28,7 @@ QUICK = [
 SLOW = [
     ("alexnet", 64, 7),
     ("efficientnet_v2_s", 32, 75),
-    ("maxvit_t", 224, 49),
+    ("maxvit_t", 224, 50),
     ("regnet_x_400mf", 32, 49),
     ("resnet50", 32, 37),
     ("swin_v2_t", 32, 28),
