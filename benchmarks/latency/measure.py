@@ -1,6 +1,8 @@
 """What is measured for one network in one runtime."""
 
 import json
+import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ from cafenet.errors import CafeNetError
 from cafenet.models import load_model
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.latency.correction import Meter
+from cafenet.searching.latency.correction import CHECKS, Meter
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
 from cafenet.searching.latency.measure import LatencyConfig, Reference, measure_latencies, measure_latency
 from cafenet.space.bins import Bins, IntArray
@@ -49,8 +51,12 @@ def measured(network: str, runtime: str, options: Any, place: Path) -> dict[str,
     settings = LatencyConfig(runtime=runtime, repeats=options.repeats)
     cache = place / f"{network}-{runtime}.json"
     model = fit_latency(space, bins, image, settings, num_measured=options.fit, cache=cache, quiet=False)
+    loads = [load()]
     errors = unseen_errors(model, bins, image, settings, options.unseen)
-    ratios = [again(network, runtime, pick) for pick in picks(model, bins, image, settings, options.picks)]
+    loads.append(load())
+    found = picks(model, bins, image, settings, options.picks)
+    loads.append(load())
+    ratios = [again(network, runtime, pick) for pick in found]
     smallest = bins.widths(np.ones((1, bins.num_bins.size), dtype=np.int64))
     known = model.latency_ms[(model.widths == smallest).all(axis=1)]
     return {
@@ -60,7 +66,14 @@ def measured(network: str, runtime: str, options: Any, place: Path) -> dict[str,
         "errors": errors,
         "ratios": ratios,
         "repeats": options.repeats,
+        "load": statistics.median(loads),
+        "num_checks": 1 + CHECKS,
     }
+
+
+def load() -> float:
+    """The number of processes that ran or waited in the last minute, for each core of the machine."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1)
 
 
 def unseen_errors(model: LatencyModel, bins: Bins, image: torch.Tensor, settings: LatencyConfig, n: int) -> list[float]:

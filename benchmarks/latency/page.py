@@ -10,19 +10,20 @@ _TEXT = """# Latency of runtimes
 A search in milliseconds proposes widths by an estimate, measures what it picks, and corrects the estimate. Here: how
 far the estimate is from measurements of widths that it has not seen, and whether picks for {share:.0%} of the full
 model's latency still keep it in a new process. All times are relative to the full model in the same rounds, one thread,
-batch 1, on a machine with other work; milliseconds are those of that hour, and only ratios mean anything.
+batch 1. The machine was shared with other work: "load" is the number of processes that ran or waited in the last
+minute, for each core of the machine, the median of three moments. Milliseconds are those of that hour.
 
 ```
 python -m benchmarks.latency                          # some hours; goes on where it was stopped
 python -m benchmarks.latency --networks ResNet-18 --runtimes torch onnxruntime
 ```
 
-| network | runtime | full | smallest, of full | fitted to | error on unseen: median | 90% | unseen | picks kept again |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| network | runtime | full | smallest | fitted to | error on unseen: median | 90% | unseen | looks | kept again | load |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 {rows}
 
-An error is the absolute relative difference of estimate and measurement. A pick is kept again if a new process measures
-at most {share:.0%} of the full model; {tolerance}
+"Looks" is how often a pick was measured before it was kept. An error is the absolute relative difference of estimate
+and measurement. A pick is kept again if a new process measures at most {share:.0%} of the full model; {tolerance}
 
 {missing}
 """
@@ -43,10 +44,11 @@ def markdown(results: Results) -> str:
             errors, ratios = np.abs(row["errors"]), np.array(row["ratios"])
             over += [each for each in ratios if each > SHARE]
             kept = f"{int((ratios <= SHARE).sum())} of {len(ratios)}" if len(ratios) else "none found"
+            busy = f"{row['load']:.1f}" if "load" in row else "not recorded, heavy"
             rows.append(
                 f"| {network} | {runtime} | {row['full_ms']:.2f} ms | {row['smallest_ms'] / row['full_ms']:.0%} | "
                 f"{row['num_fitted']} | {np.median(errors):.1%} | {np.quantile(errors, 0.9):.1%} | {len(errors)} | "
-                f"{kept} |"
+                f"{row.get('num_checks', 1)} x | {kept} | {busy} |"
             )
     worst = f"the worst of the others takes {max(over):.1%}." if over else "all were."
     return _TEXT.format(

@@ -62,14 +62,14 @@ class Cell:
             budget=f"{PERCENT}%",
             test_data=eval_loader(self.task.test),
             seed=self.seed,
-            directory=self.place / "search",
+            directory=self.place / f"search, {self.defaults}",
             **({"effort": "quick"} if self.quick else {}),
         )
         assert result.gain is not None
         rows = {name: _row(each) for name, each in zip((BEFORE, OURS, UNIFORM), result.gain.models, strict=True)}
         rows[OURS] |= {"widths": dict(result.widths), "printed": str(result)}
         result.report()
-        return rows
+        return {name: row | {"defaults": self.defaults} for name, row in rows.items()}
 
     def fine_tuned(self, name: str) -> dict[str, Any]:
         """Cut the trained network as a name says, fine-tune it, and return its row."""
@@ -77,7 +77,13 @@ class Cell:
         slim = cut(self.task, self.trained, PERCENT, self.seed, self.place)
         config = self._long if name.endswith(LONG) else self._trainings[1]
         tuned = cafenet.train_model(slim, self.task.example, self.task.batches(), config, quiet=True)
-        return {"accuracy": self.task.accuracy(tuned), "flops": self.task.flops(tuned), "epochs": config.epochs}
+        row = {"accuracy": self.task.accuracy(tuned), "flops": self.task.flops(tuned), "epochs": config.epochs}
+        return row | {"defaults": self.defaults}
+
+    @property
+    def defaults(self) -> str:
+        """The lengths and rates that a search of this version chooses; every row names its own."""
+        return ", ".join(f"{each.epochs:g} epochs at {each.optimizer.lr:g}" for each in self._trainings)
 
     @property
     def _trainings(self) -> tuple[TrainConfig, TrainConfig]:

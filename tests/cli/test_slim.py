@@ -28,6 +28,15 @@ def place(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
+def more_classes() -> None:
+    """The same data with two more classes."""
+    Path("more").mkdir()
+    for name in ("train", "test"):
+        kept = np.load(f"data/{name}.npz")
+        labels = np.concatenate([np.repeat([4, 5], 20), kept["labels"][40:]])
+        np.savez(f"more/{name}.npz", images=kept["images"], labels=labels)
+
+
 def slim(*flags: str) -> int:
     given = ["--weights", "net.pt", "--data", "npz:data", "--effort", "quick", "--batch-size", "40", "--quiet"]
     return main(["slim", "./net.py:Net", *given, "--output", "out", *flags])
@@ -51,11 +60,13 @@ def test_the_slim_model_is_saved_and_the_gain_is_printed(place, capsys):
         (["--weights", "absent.pt"], "--weights must be a file with a state dict, but absent.pt is not there"),
         (["--weights", "net.py"], "--weights must be a state dict, but net.py cannot be read"),
         (["--weights", "other.pt"], "1 keys too few: one.weight; 1 keys too many: first.weight"),
-        (["--weights", "wide.pt"], "1 keys of other sizes: head.bias"),
+        (["--weights", "wide.pt"], "of other sizes: head.bias ([9] in place of [4]); see MODEL and --num-classes"),
         (["--budget", "1%"], "smallest subnet"),
         (["--budget", "50%,25%"], "slim takes one budget"),
         (["--data", "npz:absent"], "absent"),
         (["--batch-size", "0"], "batch_size must be"),
+        (["--data", "npz:more"], "one output a class, but ./net.py:Net has 4 and npz:more has 6 classes; give --num-"),
+        (["--num-classes", "6"], "unexpected keyword argument 'num_classes'"),
         (["--weights", "numbers.pt"], "1 keys that are no plain tensors: one.weight"),
         (["--weights", "statistics.pt"], "the outputs of the model must be numbers"),
     ],
@@ -66,11 +77,28 @@ def test_mistakes_are_one_line_before_long_work(flags, words, place, capsys, mon
     torch.save({**state, "head.bias": torch.zeros(9)}, "wide.pt")
     torch.save({**state, "one.weight": 3}, "numbers.pt")
     torch.save({**state, "norm_one.running_var": -state["norm_one.running_var"]}, "statistics.pt")
+    more_classes()
     monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
     assert slim(*flags) == 2
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_a_librarys_model_has_as_many_outputs_as_there_are_classes(place, capsys, monkeypatch):
+    """A library's 10 outputs are nobody's choice here; those of --num-classes are."""
+    flags = ["--data", "npz:data", "--quiet", "--output", "out", "--effort", "quick", "--budget", "0.1%"]
+    model = ["cafenet:plain_cnn", *flags]
+    monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
+    grey = {name: dict(np.load(f"data/{name}.npz")) for name in ("train", "test")}
+    for name, content in grey.items():
+        np.savez(f"data/{name}.npz", images=content["images"][..., :1], labels=content["labels"])
+    assert main(["slim", *model]) == 2
+    words = "one output a class, but cafenet:plain_cnn has 10 and npz:data has 4 classes; give --num-classes 4"
+    assert words in capsys.readouterr().err
+    for chosen in ("4", "10"):
+        assert main(["slim", *model, "--num-classes", chosen]) == 2
+        assert "smallest subnet" in capsys.readouterr().err  # the next mistake
 
 
 def test_the_help_teaches(capsys):

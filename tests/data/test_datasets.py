@@ -67,8 +67,11 @@ def test_class_without_training_images_is_named():
 def test_training_and_test_set_of_different_classes():
     data = small_data()
     other = dataclasses.replace(data, classes=("a", "b", "x"))
-    with pytest.raises(DataError, match="the same classes, but noise has a, b, c and noise has a, b, x"):
+    with pytest.raises(DataError, match="the same classes, but only noise has c, only noise has x; give both"):
         DataSets(data, other)
+    swapped = dataclasses.replace(data, classes=("b", "a", "c"))
+    with pytest.raises(DataError, match="noise has them in the order a, b, c and noise in the order b, a, c; give"):
+        DataSets(data, swapped)
 
 
 def test_statistics_by_hand():

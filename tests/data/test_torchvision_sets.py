@@ -67,7 +67,7 @@ def test_folder_without_classes(tmp_path: Path):
 
 def test_other_classes_in_the_test_set(tree: Path):
     (tree / "val" / "bee").rename(tree / "val" / "wasp")
-    with pytest.raises(DataError, match=r"the same classes, but .* has ant, bee and .* has ant, wasp"):
+    with pytest.raises(DataError, match=r"the same classes, but only .*/train has bee, only .*/val has wasp"):
         load_image_folder(tree)
 
 

@@ -33,7 +33,7 @@ def mistake(capsys, recipe: Path, *flags: str) -> str:
         (["--data.options={size: 3}"], "fashion takes no options, but got size"),
         (
             ["--model.options.num_classes=7"],
-            "labels must lie in 0 to 6, the model's number of outputs, but lie in 0 to 9",
+            "has 7 and Fashion-MNIST subset, training set has 10 classes; give --model.options.num_classes 10",
         ),
         (
             ["--model.options.num_classes=11"],
@@ -143,7 +143,9 @@ def test_attributes_with_a_loss_for_classes(tmp_path, capsys):
     flags = [*COLOUR[:2], "--model.options.num_classes=3", *SMALL]
     assert "the loss must be bce for attributes alone, but is cross_entropy" in mistake(capsys, recipe, *flags)
     flags[2] = "--model.options.num_classes=2"
-    assert "targets must have the outputs' shape" in mistake(capsys, recipe, *flags, "--loss=bce")
+    assert "has 2 and CelebA, training set has 3 classes; give --model.options.num_classes 3" in mistake(
+        capsys, recipe, *flags, "--loss=bce"
+    )
 
 
 def test_an_option_that_the_data_do_not_have(tmp_path, capsys):
@@ -205,7 +207,8 @@ def test_the_directory_of_a_search_is_none_of_a_run(recipe, tmp_path, capsys):
     (out / "recipe.yaml").write_text("call: cafenet.search\n")
     line = refused(capsys, "run", recipe, "--output", out)
     assert f"{out} must be a directory of `cafenet run`, but `cafenet.search` made it; give another" in line
-    assert f"{out} must be a directory of `cafenet run`" in refused(capsys, "export", out, tmp_path / "a.pt")
+    line = refused(capsys, "export", out, tmp_path / "a.pt")
+    assert f"a run directory of `cafenet run` is needed, but {out} holds a search; call result.export(FILE)" in line
     assert [path.name for path in out.iterdir()] == ["recipe.yaml"]
 
 

@@ -50,10 +50,10 @@ class Failing(Noting):
             raise OSError("the server has gone\nand more")
 
 
-def searched(*loggers: Any) -> cafenet.SearchResult:
+def searched(*loggers: Any, quiet: bool = True) -> cafenet.SearchResult:
     torch.manual_seed(0)
     train = cafenet.TrainConfig(epochs=2, batch_size=32, log_every=1)
-    options = {"options": FEW, "finetune": False, "baseline": False, "trained": False, "quiet": True}
+    options = {"options": FEW, "finetune": False, "baseline": False, "trained": False, "quiet": quiet}
     return cafenet.search(built(), TRAIN, VALIDATION, "50%", train=train, loggers=loggers, **options)
 
 
@@ -78,6 +78,13 @@ def test_a_search_is_stages_steps_trials_and_a_result_and_a_failing_logger_chang
     assert [event[0] for event in failing.events].count("step") == 2  # and not even a close after it
     assert failing.events[-1][0] == "step"
     assert searched().widths == result.widths  # logging is not part of what is done
+
+
+def test_the_steps_that_a_plan_times_are_not_events():
+    quietly, aloud = Noting(), Noting()
+    searched(quietly)
+    searched(aloud, quiet=False)
+    assert [event[:3] for event in aloud.events] == [event[:3] for event in quietly.events]
 
 
 @pytest.mark.parametrize(

@@ -156,3 +156,23 @@ def test_mistakes_end_in_one_line():
     other = cafenet.Supernet(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2)), torch.randn(2, 4))
     with pytest.raises(CheckpointError, match="same model"):
         other.set_extra_state(supernet.get_extra_state())
+
+
+def test_a_share_of_the_latency_is_measured_with_the_options_of_the_search(monkeypatch):
+    """Every channel takes a millisecond, in a batch of two as the options ask for."""
+    asked = []
+
+    def measured(model, inputs, settings, reference=None):
+        asked.append(settings.batch_size)
+        return float(model.one.out_channels + model.two.out_channels)
+
+    for place in ("pipeline.own_loop", "pipeline.gain", "searching.width_search", "searching.latency.estimate"):
+        monkeypatch.setattr(f"cafenet.{place}.measure_latency", measured)
+    supernet = cafenet.Supernet(built(), IMAGES, budget="70% latency")
+    assert not asked  # it is measured when the search begins
+    options = cafenet.SearchOptions(
+        algorithm=cafenet.RandomSearch(samples=4), latency=cafenet.LatencyConfig(batch_size=2)
+    )
+    result = supernet.search(TRAIN, VALIDATION, options=options, quiet=True)
+    assert sum(result.widths.values()) <= 0.7 * sum(supernet.space.full_widths.values())
+    assert set(asked) == {2}

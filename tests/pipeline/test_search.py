@@ -699,7 +699,7 @@ def test_several_budgets_are_as_many_searches(budget, tmp_path, monkeypatch):
     again = found(budget=budget, finetune=config(epochs=0.5), directory=tmp_path)
     assert [each.found for each in again] == [each.found for each in answers]
     assert trained == []
-    assert answers[0].report() == answers[1].report() == tmp_path / "report.html"
+    assert answers.report() == answers[0].report() == answers[1].report() == tmp_path / "report.html"
     with pytest.raises(BudgetError, match="must be one of 60%, 45%, but is '50%'"):
         answers["50%"]
 

@@ -99,6 +99,14 @@ def test_a_directory_of_an_earlier_format_is_refused(name, content, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+def test_a_later_call_with_another_budget_is_the_one_that_the_report_repeats(tmp_path):
+    for budget in ("60%", "45%"):
+        found(budget=budget, directory=tmp_path)
+        run = read_run(tmp_path)
+        assert run.recipe["budget"] == budget
+        assert f"val_data, {budget!r}, " in run.manifest["again"]["command"]
+
+
 def test_an_interrupted_search_says_where_it_stopped(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("cafenet.pipeline.search.search_in_stages", lambda *_: 1 / 0)

@@ -265,6 +265,7 @@ def test_the_front_is_that_of_the_supernet_that_the_widths_come_from(found_in, s
     front = pareto_front(scored_studies(run)[f"stage-{shown + 1}"])
     drawn = re.search(r'<polyline class="thin front" points="([^"]*)"', report_html(run)).group(1)
     assert len(drawn.split(" ")) == len(front)
+    assert f"front of stage-{shown + 1}: best score at each cost" in report_html(run)
     assert front[-1].value == max(trial.value for trial in halves[shown].trials if trial.is_complete)
 
 

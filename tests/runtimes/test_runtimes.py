@@ -1,6 +1,7 @@
 """Every runtime gives the model's outputs, says which operator it lacks, and is named before long work if missing."""
 
 import importlib.util
+import warnings
 
 import pytest
 import torch
@@ -46,6 +47,15 @@ def test_a_session_gives_the_outputs_of_the_model(name):
         rounding = 1e-2 if name == "openvino" else 1e-4  # OpenVINO computes in bf16 where the CPU has it
         torch.testing.assert_close(found, model(*INPUTS[0]), atol=rounding, rtol=rounding)
         assert measure_latency(model, INPUTS[0], LatencyConfig(runtime=name, repeats=2)) > 0
+
+
+@pytest.mark.skipif(MISSING["onnxruntime"], reason="onnxscript is not installed: pip install 'cafenet[onnx]'")
+def test_what_torch_warns_of_its_own_code_is_not_shown(tmp_path):
+    """Every measurement of a latency budget writes a file, and each would warn."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cafenet.export(net(), *INPUTS[0], tmp_path / "net.onnx")
+    assert not [each for each in caught if "LeafSpec" in str(each.message)]
 
 
 @pytest.mark.slow

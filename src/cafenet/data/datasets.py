@@ -74,11 +74,9 @@ class DataSets:
     """The test set."""
 
     def __post_init__(self) -> None:
-        if self.train.classes != self.test.classes:
-            raise DataError(
-                f"training and test set must have the same classes, but {self.train.name} has "
-                f"{_some(self.train.classes)} and {self.test.name} has {_some(self.test.classes)}"
-            )
+        difference = class_difference((self.train.name, self.train.classes), (self.test.name, self.test.classes))
+        if difference:
+            raise DataError(f"training and test set must have the same classes, but {difference}")
         if not self.train.is_multi_label:
             num_images = torch.bincount(self.train.targets, minlength=len(self.train.classes))
             empty = [name for name, count in zip(self.train.classes, num_images.tolist(), strict=True) if not count]
@@ -86,6 +84,31 @@ class DataSets:
                 raise DataError(
                     f"every class must have training images, but {self.train.name} has none of {_some(empty)}"
                 )
+
+
+def class_difference(first: tuple[str, Sequence[str]], second: tuple[str, Sequence[str]]) -> str:
+    """Return what two lists of classes differ in, as the end of a message.
+
+    Args:
+        first: Name of a data set, and its classes in the order of their numbers.
+        second: Those of another one.
+
+    Returns:
+        What only one of them has, or where their orders differ, with the remedy; "" if they are the same.
+
+    Example:
+        >>> from cafenet.data.datasets import class_difference
+        >>> class_difference(("train", ["ant", "bee"]), ("val", ["ant", "bees"]))
+        'only train has bee, only val has bees; give both the same classes in the same order'
+    """
+    (name, classes), (other, others) = first, second
+    if list(classes) == list(others):
+        return ""
+    alone = ((name, [each for each in classes if each not in others]), (other, [e for e in others if e not in classes]))
+    found = [f"only {whose} has {_some(names)}" for whose, names in alone if names]
+    if not found:
+        found = [f"{name} has them in the order {_some(classes)} and {other} in the order {_some(others)}"]
+    return f"{', '.join(found)}; give both the same classes in the same order"
 
 
 def to_rgb(data: ImageData) -> ImageData:

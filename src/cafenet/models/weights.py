@@ -29,7 +29,9 @@ def load_weights(model: nn.Module, path: Path) -> None:
         content = {key.removeprefix(_PARALLEL): value for key, value in content.items()}
     faults = [f"{number} keys {kind}: {', '.join(names)}" for kind, number, names in _faults(content, own)]
     if faults:
-        raise ModelNameError(f"--weights must fit the model, but {path} has {'; '.join(faults)}; see MODEL")
+        raise ModelNameError(
+            f"--weights must fit the model, but {path} has {'; '.join(faults)}; see MODEL and --num-classes"
+        )
     try:
         model.load_state_dict(content)
     except Exception as error:  # a module may read its extra state as it likes
@@ -59,7 +61,11 @@ def _faults(content: Mapping[Any, Any], own: Mapping[str, Any]) -> Iterator[tupl
     missing, extra = [key for key in own if key not in content], [key for key in content if key not in own]
     both = [(key, content[key], value) for key, value in own.items() if key in content and isinstance(value, Tensor)]
     tensors = [(key, found, value) for key, found, value in both if _has_values(found)]
-    sizes = [key for key, found, value in tensors if found.shape != value.shape]
+    sizes = [
+        f"{key} ({list(found.shape)} in place of {list(value.shape)})"
+        for key, found, value in tensors
+        if found.shape != value.shape
+    ]
     kinds = [key for key, found, value in tensors if _kind(found) != _kind(value)]
     faults = {
         "too few": missing,

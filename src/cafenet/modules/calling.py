@@ -35,15 +35,13 @@ def unwrap(model: nn.Module) -> nn.Module:
         The innermost module.
 
     Raises:
-        TraceError: If the model is not a module, is scripted or is sharded by FSDP.
+        TraceError: If the model is not a module, is scripted, or has parameters that are cut in pieces.
     """
     if not isinstance(model, nn.Module):
         raise TraceError(f"model must be an nn.Module, but got {type(model).__name__}")
     while True:
         if isinstance(model, torch.jit.ScriptModule):
             raise TraceError("a ScriptModule cannot be traced, its sizes are compiled in; pass the original nn.Module")
-        if type(model).__name__ in ("FullyShardedDataParallel", "FSDPModule"):
-            raise TraceError("a module sharded by FSDP cannot be traced; trace it before wrapping it")
         if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             model = model.module
         elif type(model).__name__ == "OptimizedModule":  # by name, as importing torch._dynamo takes a second
@@ -53,7 +51,32 @@ def unwrap(model: nn.Module) -> nn.Module:
     scripted = [name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
     if scripted:
         raise TraceError(f"a model with a ScriptModule inside cannot be traced, but {scripted[0]!r} is one")
+    refuse_pieces(model, TraceError)
     return model
+
+
+def refuse_pieces(model: nn.Module, error: type[CafeNetError]) -> None:
+    """Refuses a model whose parameters are cut in pieces, because channels are slices of whole parameters.
+
+    Args:
+        model: The model.
+        error: Class of the error to raise.
+
+    Raises:
+        CafeNetError: As an `error`, if FSDP or DeepSpeed ZeRO-3 has cut a parameter.
+    """
+    for name, parameter in model.named_parameters():
+        if _is_cut(parameter):
+            raise error(
+                f"parameters must be whole in every process, but {name} is cut in pieces by FSDP or DeepSpeed ZeRO-3; "
+                "use DistributedDataParallel, or ZeRO up to stage 2"
+            )
+
+
+def _is_cut(parameter: nn.Parameter) -> bool:
+    """Tells by the marks that FSDP, `fully_shard` and DeepSpeed leave; importing these libraries takes a second."""
+    marks = ("_is_flat_param", "_fsdp_flattened", "ds_id")
+    return type(parameter).__name__ == "DTensor" or any(hasattr(parameter, mark) for mark in marks)
 
 
 def expect_values(model: nn.Module, error: type[CafeNetError]) -> None:

@@ -93,6 +93,7 @@ class SearchDirectory(RunDirectory):
             **_plain(search),
         }
         self.keep_recipe(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
+        self.note_command()  # an earlier call may have asked for another budget
         write_json(self.path / SPACE.name, describe_space(space, bins or build_bins(space, job.supernet)))
 
     def add_entry(self, found: StagesResult) -> Entry:

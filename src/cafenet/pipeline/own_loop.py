@@ -10,9 +10,9 @@ Three concepts are enough: the supernet of a model, a step on a batch, and the s
     result = supernet.search(train, validation)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -40,7 +40,7 @@ from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric
 from cafenet.scoring.recalibration import recalibrate_model
 from cafenet.searching.budget import Budget, parse_budgets
-from cafenet.searching.latency.measure import measure_latency
+from cafenet.searching.latency.measure import KnownLatency, measure_latency
 from cafenet.space.bins import Bins
 from cafenet.space.importance import channels_before, importance_order, in_order
 from cafenet.space.width_space import WidthSpace
@@ -50,6 +50,9 @@ from cafenet.supernet.plain_training import train_model
 from cafenet.supernet.sharing import Sharing
 from cafenet.supernet.train import TrainConfig, check_training
 from cafenet.tracing.tracer import trace
+
+_ANY_LATENCY_MS = 1e9
+"""Latency of the full model where it only matters whether a budget caps latency."""
 
 
 class Supernet(weights.Supernet):
@@ -110,7 +113,8 @@ class Supernet(weights.Supernet):
         self.budget = budget
         """The budget that was told, or None."""
         if budget is not None:
-            self.flops_band = band_about(_budgets(budget, self, self.example_inputs), space)
+            # The band asks only whether latency is capped, which is measured when the search begins.
+            self.flops_band = band_about(_budgets(budget, space, lambda: _ANY_LATENCY_MS), space)
 
     @overload
     def search(
@@ -234,11 +238,10 @@ class Supernet(weights.Supernet):
             self.train(was_training)
 
 
-def _budgets(budget: Any, supernet: weights.Supernet, example_inputs: Any) -> list[Budget]:
-    """Read budgets; a share of the latency needs inputs to measure it with."""
-    measure = partial(measure_latency, supernet.model, example_inputs)
+def _budgets(budget: Any, space: WidthSpace, full_latency_ms: Callable[[], float]) -> list[Budget]:
+    """Read budgets."""
     texts = list(budget) if isinstance(budget, (list, tuple)) else [budget]
-    budgets = [each for text in texts for each in parse_budgets(text, supernet.space, full_latency_ms=measure)]
+    budgets = [each for text in texts for each in parse_budgets(text, space, full_latency_ms=full_latency_ms)]
     if not budgets:
         raise BudgetError('a budget must be a text such as "50%", or several of them, but there is none')
     return budgets
@@ -261,7 +264,10 @@ def _search(
         inputs = inputs_to_trace(supernet.model, held.batch[0])
     if is_trained_further:
         check_training(job.training, job.train, supernet.device, job.loss)
-    budgets = _budgets(budget, supernet, inputs)
+    measure = cache(partial(measure_latency, supernet.space.model, inputs, job.latency))
+    budgets = _budgets(budget, supernet.space, measure)
+    if any(each.is_measured for each in budgets):
+        job = replace(job, full=KnownLatency(supernet.space.model, measure()))
     is_several = not isinstance(budget, str) or len(budgets) > 1
     kept = SearchDirectory(place, seed=job.search.seed, budget=budget, is_kept=is_kept)
     is_trained = judge(supernet.space.model, job, place, trained).is_trained

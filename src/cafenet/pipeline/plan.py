@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from cafenet.common.events import logging_nothing
 from cafenet.common.job_progress import duration
 from cafenet.common.run_files import STAGES, search_place
 from cafenet.modules.batch_norm import has_statistics
@@ -66,7 +67,7 @@ class SearchPlan:
         if self.is_begun:
             lines.append(f"  {self.place} holds a search already: what is done there is not done again.")
         elif self.place is not None:
-            lines.append(f"  Written to {self.place}: checkpoints, scores, gain.json; a second call continues.")
+            lines.append(f"  Written to {self.place}: checkpoints, scores and models; a second call continues.")
         else:
             lines.append("  Nothing is kept on disk; directory= would keep it and make the search resumable.")
         return "\n".join(lines)
@@ -202,10 +203,11 @@ def _seconds_per_example(model: nn.Module, job: Job) -> float:
 
 
 def _timed(work: Callable[[], Any]) -> float:
-    """Return how many seconds something takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    """Return how many seconds something takes. Loggers hear nothing of it: these steps are not the search's."""
+    with logging_nothing():
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
 
 
 def length_of(data: Any) -> int | None:

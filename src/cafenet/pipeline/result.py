@@ -9,14 +9,19 @@ from typing import Any, Literal, overload
 
 from torch import nn
 
+from cafenet.common.picture import Picture
 from cafenet.errors import BudgetError, RunFileError
 from cafenet.pipeline.gain import Gain
 from cafenet.pipeline.gain_text import shown_gain
 from cafenet.scoring.examples import Data
 from cafenet.searching.result import FoundWidths
+from cafenet.space.bins import flops_sensitive_bins
+from cafenet.space.description import describe_space
 from cafenet.space.export import export
 from cafenet.space.slim_file import save
 from cafenet.space.width_space import WidthSpace
+
+_PICTURES = "cafenet.report.pictures"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,6 +134,35 @@ class SearchResult:
         path: Path = import_module("cafenet.report.run_page").write_report(self.directory)
         return path
 
+    def plot_widths(self) -> Picture:
+        """Draw the width of every layer before and after, as the report does.
+
+        Returns:
+            The figure, which a notebook shows by itself; `save` writes it as an SVG file.
+
+        Raises:
+            RunFileError: If the model has no layer whose width varies.
+        """
+        space = describe_space(self.space, flops_sensitive_bins(self.space))
+        picture: Picture = import_module(_PICTURES).widths_picture(space, {"CafeNet": self.widths}, self.budget)
+        return picture
+
+    def plot_search(self) -> Picture:
+        """Draw the scores of all widths that the search tried, against their FLOPs, as the report does.
+
+        Returns:
+            The figure, which a notebook shows by itself; `save` writes it as an SVG file.
+
+        Raises:
+            RunFileError: If the search was given no directory, so that no scores were kept.
+        """
+        if self.directory is None:
+            raise RunFileError(
+                "a plot of the search needs its directory, but this one has none; give the search a directory="
+            )
+        picture: Picture = import_module(_PICTURES).search_picture(self.directory, self.budget)
+        return picture
+
     def __str__(self) -> str:
         return repr(self) if self.gain is None else f"{shown_gain(self.gain).text()}\n\n{self!r}"
 
@@ -182,6 +216,17 @@ class SearchResults(Sequence[SearchResult]):
             if result.budget == key.strip():
                 return result
         raise BudgetError(f"a budget must be one of {', '.join(self.budgets)}, but is {key!r}")
+
+    def report(self) -> Path:
+        """Write the page of the search (`report.html`), with all budgets, into its directory.
+
+        Returns:
+            The path of the page.
+
+        Raises:
+            RunFileError: If the search was given no directory, so that no files were kept.
+        """
+        return self._results[0].report()
 
     def __len__(self) -> int:
         return len(self._results)

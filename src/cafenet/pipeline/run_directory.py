@@ -77,6 +77,10 @@ class RunDirectory:
         write_text(self.path / RECIPE.name, text)
         self.note(recipe=digest_of_values(read_yaml(text, RECIPE.name)))
 
+    def note_command(self) -> None:
+        """Write this call and how it is repeated into the manifest, in place of those of an earlier call."""
+        self.note(command=self._command, again=vars(self._again))
+
     def note(self, **values: Any) -> None:
         """Write values into the manifest, which is made if there is none.
 

@@ -39,7 +39,7 @@ from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.latency.measure import LatencyConfig
+from cafenet.searching.latency.measure import KnownLatency, LatencyConfig
 from cafenet.searching.result import FoundWidths, is_result_of, read_result, write_result
 from cafenet.searching.width_search import SearchConfig, WidthSearch, supernet_identity
 from cafenet.space.extraction import rebuild
@@ -142,6 +142,8 @@ class Job:
     """Options of the scoring."""
     latency: LatencyConfig = field(default_factory=LatencyConfig)
     """Options of the latency measurement."""
+    full: KnownLatency | None = None
+    """The model that latency budgets are a share of, with its latency; None if there are no such budgets."""
     freeze: tuple[str, ...] = ()
     """Names of layers that keep their widths, with wildcards: `*.se`."""
     outputs: str | int | Sequence[str | int] | None = None
@@ -255,6 +257,8 @@ def search_in_stages(
     if not (directory / STAGES.name).exists():  # else once the checkpoints have not refused other stages
         write_json(directory / STAGES.name, asdict(config))
     budget, full_costs = _as_measured_first(budget, full_costs, original, job.latency, directory)
+    if "latency_ms" in full_costs:
+        job = replace(job, full=KnownLatency(model, full_costs["latency_ms"]))
     current, weights, whole = model, model, model
     kept: dict[str, list[int]] = {}
     result: FoundWidths | None = None
@@ -480,7 +484,8 @@ def search_trained(supernet: Supernet, budgets: Sequence[Budget], job: Job, dire
 def _searched(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory: Path) -> list[FoundWidths]:
     """Search a trained supernet for budgets."""
     scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
-    search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=directory / LATENCY)
+    file = directory / LATENCY
+    search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=file, full=job.full)
     return search.run(budgets, directory / JOURNAL, quiet=job.quiet)
 
 

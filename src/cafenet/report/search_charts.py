@@ -84,7 +84,8 @@ def scores_against_flops(run: RunRecord) -> Figure | None:
     front = pareto_front(studies[last])
     places = [(trial.costs["flops"] / 1e6, 100 * trial.value) for trial in front]
     chart.line(places, _FRONT, series=len(studies), style="thin")
-    chart.keys.append(Key("front: best score at each cost", _FRONT, len(studies), "line"))
+    of = f" of {last}" if len(studies) > 1 else ""
+    chart.keys.append(Key(f"front{of}: best score at each cost", _FRONT, len(studies), "line"))
     for across, up, name in picks:
         tip = f"{name}: the widths that were picked, {up:.2f} in the supernet at {across:.2f}M FLOPs"
         chart.point(across, up, _STAR, "star", tip=tip, series=len(studies) + 1)

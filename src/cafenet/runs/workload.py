@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -26,7 +25,7 @@ from cafenet.searching.algorithms.base import METHODS, Algorithm
 from cafenet.searching.budget import Budget, costs_in, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
-from cafenet.searching.latency.measure import check_runtime
+from cafenet.searching.latency.measure import KnownLatency, check_runtime
 from cafenet.searching.width_search import SearchConfig
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet, for_capped_costs
@@ -129,13 +128,13 @@ class Workload:
         if data.is_multi_label != (loss == "bce"):
             kind = "attributes" if data.is_multi_label else "classes"
             raise DataError(f"the loss must be bce for attributes alone, but is {loss} for the {kind} of {data.name}")
-        for part in (data.targets, self.test.targets):
-            check_target(loss, output[:1].expand(len(part), *output.shape[1:]), part)
         if output.shape[1] != len(data.classes):
             raise DataError(
                 f"the model must have one output a class, but {self.recipe.model.name} has {output.shape[1]} and "
-                f"{data.name} has {len(data.classes)} classes; see model.options"
+                f"{data.name} has {len(data.classes)} classes; give --model.options.num_classes {len(data.classes)}"
             )
+        for part in (data.targets, self.test.targets):
+            check_target(loss, output[:1].expand(len(part), *output.shape[1:]), part)
 
     def _check_trainings(self) -> None:
         """Check the options of every training, and that its data fill a step."""
@@ -370,9 +369,14 @@ class Workload:
         """
         costs = {"flops": float(self.space.flops()), "params": float(self.space.params())}
         if any(cap.cost == "latency_ms" for cap in budget.caps):
-            full = np.array([[group.channels for group in self.space.groups]])
-            costs["latency_ms"] = float(self._latency_model.predict(full)[0])
+            costs["latency_ms"] = self._latency_model.full_ms
         return costs
+
+    @property
+    def full_latency(self) -> KnownLatency | None:
+        """The full network with the latency that budgets are shares of, or None if no budget caps latency."""
+        is_capped = any(cap.cost == "latency_ms" for budget in self.budgets for cap in budget.caps)
+        return KnownLatency(self.model, self._latency_model.full_ms) if is_capped else None
 
     @property
     def has_fixed_baseline(self) -> bool:
@@ -414,6 +418,7 @@ class Workload:
             ),
             scoring=recipe.scoring,
             latency=recipe.latency,
+            full=self.full_latency,
             freeze=self.freeze,
             quiet=self.quiet,
         )

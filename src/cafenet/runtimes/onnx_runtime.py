@@ -1,5 +1,6 @@
 """ONNX files, and ONNX Runtime on the CPU."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,9 @@ def write_onnx(program: torch.export.ExportedProgram, path: Path) -> None:
     """
     require_onnx()
     try:
-        converted = torch.onnx.export(program, dynamo=True, verbose=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)  # torch warns of its own code
+            converted = torch.onnx.export(program, dynamo=True, verbose=False)
         assert converted is not None
         converted.save(str(path))
     except OSError:

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,7 +31,7 @@ from cafenet.searching.feasible import Feasible
 from cafenet.searching.final_pick import pick_best
 from cafenet.searching.latency.correction import Meter
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
-from cafenet.searching.latency.measure import LatencyConfig, Reference, measure_latency
+from cafenet.searching.latency.measure import KnownLatency, LatencyConfig, Reference, measure_latency
 from cafenet.searching.result import FoundWidths
 from cafenet.searching.score_board import Contest
 from cafenet.searching.store.scored_width import ScoredWidth
@@ -157,6 +157,7 @@ class WidthSearch:
         latency: LatencyConfig | None = None,
         *,
         latency_file: Path | None = None,
+        full: KnownLatency | None = None,
     ) -> None:
         """Prepare a search.
 
@@ -167,8 +168,10 @@ class WidthSearch:
             latency: Conditions under which latency is measured.
             latency_file: File that keeps the measured latencies, so that a second start makes the same choices as the
                 first.
+            full: The model that latency budgets are a share of, with the latency that they were made from. All
+                measurements are related to it, so that it does not matter when they are made.
         """
-        self._latency_file = latency_file
+        self._latency_file, self._full = latency_file, full
         self.scorer, self.algorithm, self.config = scorer, algorithm, config
         self.latency = latency or LatencyConfig()
         self._space, self._bins = scorer.supernet.space, scorer.supernet.binned.bins
@@ -187,9 +190,8 @@ class WidthSearch:
         Raises:
             BudgetError: If a budget cannot be read or met.
         """
-        measure = partial(measure_latency, self._space.extract(), self._example(), self.latency)
         texts = [budget] if isinstance(budget, str) else list(budget)
-        budgets = [each for text in texts for each in parse_budgets(text, self._space, full_latency_ms=measure)]
+        budgets = [each for text in texts for each in parse_budgets(text, self._space, full_latency_ms=self._full_ms)]
         for each in budgets:
             self._feasible(each)
         return budgets
@@ -312,6 +314,13 @@ class WidthSearch:
         }
         return Feasible(self._bins, costs, budget, self.config.band)
 
+    def _full_ms(self) -> float:
+        """Return the latency of the full model, which is measured once."""
+        if self._full is None:
+            model = self._space.extract()
+            self._full = KnownLatency(model, measure_latency(model, self._example(), self.latency))
+        return self._full.ms
+
     def _estimated_ms(self, widths: IntArray) -> FloatArray:
         """Estimate latencies; the first call measures some subnets and fits the estimate."""
         if self._latency_model is None:
@@ -323,20 +332,23 @@ class WidthSearch:
                 cache=self._latency_file,
                 anywhere=True,
                 quiet=self._quiet,
+                full=self._full,
             )
         return self._latency_model.predict(widths)
 
     def _measured_ms(self, check: Callable[[], None], reference: Reference | None, bin_counts: IntArray) -> float:
-        """Extract a slim model and measure its latency."""
+        """Extract a slim model and measure its latency anew, whatever the cache holds."""
         check()
         slim = self._space.extract(self._bins.widths(bin_counts).tolist())
-        return measure_latency(slim, self._example(), self.latency, reference)
+        return measure_latency(slim, self._example(), replace(self.latency, cache=None), reference)
 
     def _reference(self, feasible: Feasible) -> Reference | None:
-        """Return the full model as it was measured for the estimate, or None if nothing is measured here."""
+        """Return the full model as it was measured for the budget or else the estimate, or None if nothing is measured
+        here."""
         if not feasible.budget.is_measured or self.latency.is_elsewhere or self._latency_model is None:
             return None
-        return Reference(self._space.extract(), self._example(), self.latency, self._latency_model.full_ms)
+        full = self._full or KnownLatency(self._space.extract(), self._latency_model.full_ms)
+        return Reference(full.model, self._example(), self.latency, full.ms)
 
     def _example(self) -> object:
         """Return the inputs of one validation example."""

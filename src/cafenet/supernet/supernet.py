@@ -17,7 +17,7 @@ from cafenet.common.garbage import put_off_collection
 from cafenet.common.options import MadeBy, Seed, check_arguments
 from cafenet.errors import BinError, CheckpointError, TrainingError
 from cafenet.modules.batches import Batch, LossFunction, batch_size, pair_of, part_of
-from cafenet.modules.calling import call_arguments, copy_of, unwrap
+from cafenet.modules.calling import call_arguments, copy_of, refuse_pieces, unwrap
 from cafenet.space.bins import Bins, IntArray, balanced_rows, flops_sensitive_bins
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Gatherer, Harness, slice_tensors
@@ -226,12 +226,14 @@ class Supernet(nn.Module):
             The loss, and the width and subnets that it belongs to.
 
         Raises:
-            TrainingError: If the batch is neither a pair nor a dict, the loss is unknown, or the model uses reentrant
-                gradient checkpointing.
+            TrainingError: If the batch is neither a pair nor a dict, the loss is unknown, the model uses reentrant
+                gradient checkpointing, or its parameters are cut in pieces.
         """
         pair, loss_fn = pair_of(batch), loss_by_name(loss_fn) if isinstance(loss_fn, str) else loss_fn
         if pair is None:
             raise TrainingError(f"a batch must be a pair (inputs, target) or a dict, but got {type(batch).__name__}")
+        if not self._is_graph_checked:
+            refuse_pieces(self, TrainingError)
         # Through __call__, because Accelerate puts its precision around the forward: around trials, too, then.
         step: Step = self(_StepRequest(pair, loss_fn, bin_counts, random_candidate))
         return step

@@ -20,7 +20,7 @@ from cafenet.common.files import write_text
 from cafenet.common.run_log import RunLog
 from cafenet.errors import BudgetError
 from cafenet.searching.latency.kept_times import input_shapes, machine_name
-from cafenet.searching.latency.measure import LatencyConfig, Reference, measure_latency
+from cafenet.searching.latency.measure import KnownLatency, LatencyConfig, Reference, measure_latency
 from cafenet.space.bins import Bins
 from cafenet.space.cost import FloatArray, IntArray
 from cafenet.space.width_space import WidthSpace
@@ -100,6 +100,7 @@ def fit_latency(
     anywhere: bool = False,
     is_written: bool = True,
     quiet: bool = True,
+    full: KnownLatency | None = None,
 ) -> LatencyModel:
     """Measure the smallest, the full and random width vectors, and fit an estimate of latency to them.
 
@@ -116,6 +117,8 @@ def fit_latency(
             search that began there can continue.
         is_written: If False, the cache is never written.
         quiet: If False, the progress of the measurements is shown.
+        full: The model that a budget is a share of, with its latency, to which all times are related; None relates them
+            to the first median of the full model.
 
     Returns:
         The fitted estimate.
@@ -130,19 +133,24 @@ def fit_latency(
     if known is not None:
         return LatencyModel(space, *known)
     widths = bins.widths(_spread(bins.num_bins, num_measured, np.random.default_rng(seed)))
-    model = LatencyModel(space, widths, _measured(space, widths, example_inputs, settings, quiet), key)
+    model = LatencyModel(space, widths, _measured(space, widths, example_inputs, settings, quiet, full), key)
     if cache is not None and is_written:
         write_latency(model, cache)
     return model
 
 
 def _measured(
-    space: WidthSpace, widths: IntArray, example_inputs: Any, settings: LatencyConfig, quiet: bool
+    space: WidthSpace,
+    widths: IntArray,
+    example_inputs: Any,
+    settings: LatencyConfig,
+    quiet: bool,
+    known: KnownLatency | None,
 ) -> FloatArray:
     """Measure width vectors in turns with the full model, which comes first: a runtime that lacks one of its operators
     is noticed at once."""
-    full = space.extract()
-    reference = None if settings.is_elsewhere else Reference(full, example_inputs, settings)
+    model, ms = (space.extract(), None) if known is None else (known.model, known.ms)
+    reference = None if settings.is_elsewhere else Reference(model, example_inputs, settings, ms)
     progress = RunLog(None, len(widths), title="latency", quiet=quiet)
     progress.start(0)
     try:

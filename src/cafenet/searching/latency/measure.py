@@ -2,7 +2,8 @@
 
 Runtimes of this machine are timed here, a pass of each model in turns. Where a reference model runs in turns with them,
 each time is taken relative to its own: if other load makes the reference twice as slow, a model that takes 6 ms at that
-moment counts as 3 ms. A device elsewhere gets a file and answers milliseconds.
+moment counts as 3 ms. Load that slows one of the two more than the other does not cancel. A device elsewhere gets a
+file and answers milliseconds.
 """
 
 import statistics
@@ -100,8 +101,18 @@ class Latency:
     """The upper quartile."""
 
 
+@dataclass(frozen=True, eq=False)
+class KnownLatency:
+    """A model, usually the full one, with its latency as it was measured once."""
+
+    model: nn.Module
+    """The model."""
+    ms: float
+    """Its latency, which a budget such as "75% latency" is a share of."""
+
+
 class Reference:
-    """A model that runs in turns with others, so that other load on the machine cancels."""
+    """A model that runs in turns with others, whose times are related to its own."""
 
     def __init__(self, model: nn.Module, example_inputs: Any, settings: LatencyConfig, ms: float | None = None) -> None:
         """Make no measurement yet.
@@ -153,7 +164,8 @@ def measure_latency(
         model: The model.
         example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments.
         settings: Conditions of the measurement.
-        reference: A model that runs in turns with it, so that other load cancels; None measures the model alone.
+        reference: A model that runs in turns with it, to whose known latency it is related; None measures the model
+            alone.
 
     Returns:
         The latency in ms.
