@@ -1,6 +1,6 @@
 """`make demo`: a trained network at a quarter of its FLOPs, beside the baselines that a sceptic asks for.
 
-    python -m benchmarks.demo                  # a directory runs/demo with the report; a second start continues
+    python -m benchmarks.demo                  # a directory runs/trained-demo with the report; a second start continues
     python -m benchmarks.demo --readme         # writes the results and the README's table, too
 
 The rule, written down before the first run:
@@ -56,7 +56,7 @@ EXAMPLE = torch.zeros(1, 1, SIZE, SIZE)
 def main() -> None:
     """Do the demo, print its table and, on request, keep it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=ROOT / "runs" / "demo")
+    parser.add_argument("--output", type=Path, default=ROOT / "runs" / "trained-demo")
     parser.add_argument("--readme", action="store_true", help="write results.json and the table of the README")
     options = parser.parse_args()
     start, cpu = time.perf_counter(), time.process_time()

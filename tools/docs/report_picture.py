@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "images" / "report.png"
-REPORT = ROOT / "runs" / "demo" / "search" / "report.html"
+REPORT = ROOT / "runs" / "trained-demo" / "search" / "report.html"
 SIZE = (1280, 895)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
