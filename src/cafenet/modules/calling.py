@@ -55,6 +55,10 @@ def unwrap(model: nn.Module) -> nn.Module:
     return model
 
 
+_SHARDING = ("FullyShardedDataParallel", "FSDPModule")
+"""Classes of wrappers that cut parameters in pieces; inside a forward, the parameters do not show it."""
+
+
 def refuse_pieces(model: nn.Module, error: type[CafeNetError]) -> None:
     """Refuses a model whose parameters are cut in pieces, because channels are slices of whole parameters.
 
@@ -65,12 +69,13 @@ def refuse_pieces(model: nn.Module, error: type[CafeNetError]) -> None:
     Raises:
         CafeNetError: As an `error`, if FSDP or DeepSpeed ZeRO-3 has cut a parameter.
     """
-    for name, parameter in model.named_parameters():
-        if _is_cut(parameter):
-            raise error(
-                f"parameters must be whole in every process, but {name} is cut in pieces by FSDP or DeepSpeed ZeRO-3; "
-                "use DistributedDataParallel, or ZeRO up to stage 2"
-            )
+    cut = [name for name, parameter in model.named_parameters() if _is_cut(parameter)]
+    wrappers = [type(module).__name__ for module in model.modules() if type(module).__name__ in _SHARDING]
+    if cut or wrappers:
+        raise error(
+            f"parameters must be whole in every process, but {(cut or wrappers)[0]} is cut in pieces by FSDP or "
+            "DeepSpeed ZeRO-3; trace it before wrapping it, and use DistributedDataParallel, or ZeRO up to stage 2"
+        )
 
 
 def _is_cut(parameter: nn.Parameter) -> bool:
