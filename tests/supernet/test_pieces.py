@@ -22,7 +22,10 @@ def one_process():
 
 
 def refusal(name: str) -> str:
-    return f"^parameters must be whole in every process, but {name} is cut in pieces by FSDP or DeepSpeed ZeRO-3; trace it before"
+    return (
+        f"^parameters must be whole in every process, but {name} is cut in pieces by FSDP or DeepSpeed ZeRO-3; "
+        "trace it before"
+    )
 
 
 def sharded(module: nn.Module, mesh) -> nn.Module:
