@@ -162,10 +162,7 @@ def _torchvision_apart(versions: Mapping[str, str | None]) -> Problem | None:
 
 
 _EXACT_TORCH = re.compile(r"torch\s*\(?==\s*([\d.]+)")
-_SAME_INDEX = (
-    "install both from one index: pip install --force-reinstall torch torchvision "
-    "--index-url https://download.pytorch.org/whl/cpu (or cu126, ...)"
-)
+_SAME_INDEX = "install both with one command, as pytorch.org shows for your system, so that they come from the same index"
 
 
 def _trainer_without_accelerate(versions: Mapping[str, str | None]) -> Problem | None:
