@@ -162,7 +162,7 @@ def _torchvision_apart(versions: Mapping[str, str | None]) -> Problem | None:
 
 
 _EXACT_TORCH = re.compile(r"torch\s*\(?==\s*([\d.]+)")
-_SAME_INDEX = "install both with one command, as pytorch.org shows for your system, so that they come from the same index"
+_SAME_INDEX = "install both with one command, as pytorch.org shows for your system, so that both come from one index"
 
 
 def _trainer_without_accelerate(versions: Mapping[str, str | None]) -> Problem | None:
