@@ -37,9 +37,9 @@ class Problem:
     """Something that does not fit together, and what to do about it."""
 
     finding: str
-    """What was found, as a sentence."""
+    """The finding, as a sentence."""
     remedy: str
-    """What to do, as a sentence or a command."""
+    """The remedy, as a sentence or a command."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Environment:
     devices: tuple[str, ...]
     """The devices that torch can use."""
     problems: tuple[Problem, ...]
-    """What does not fit together; empty if everything does."""
+    """Known incompatibilities; empty if there is none."""
 
 
 def find_environment() -> Environment:

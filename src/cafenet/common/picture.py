@@ -22,7 +22,7 @@ class Picture:
     title: str
     """Title of the figure."""
     caption: str
-    """What the figure shows, in words."""
+    """Description of the figure in words."""
     svg: str = field(repr=False)
     """The figure as one SVG file in light colours."""
 

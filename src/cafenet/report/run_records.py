@@ -39,7 +39,7 @@ class StudyRecord:
     trials: list[TrialRecord]
     """The scored widths, oldest first."""
     warning: str = ""
-    """What the search warned of, for example that scores look like chance."""
+    """Warnings of the search, for example that scores look like chance."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class RunRecord:
 
     @property
     def warnings(self) -> list[str]:
-        """What the searches warned of, each once."""
+        """Warnings of the searches, each once."""
         return list(dict.fromkeys(study.warning for study in self.studies if study.warning))
 
     def missing(self) -> list[str]:

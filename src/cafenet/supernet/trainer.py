@@ -94,7 +94,7 @@ class Trainer(SteppedTraining):
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
         self.chosen: Counter[int] = Counter()
-        """How often each candidate was the best of its width, by its number; 0 is the leftmost."""
+        """Number of steps in which each candidate was the best of its width, by its number; 0 is the leftmost."""
         self.output: Any = None
         """Output of the full network for one batch, after it has been checked."""
 

@@ -18,7 +18,7 @@ _SHARES = (0.9, 0.5)
 
 @dataclass(frozen=True)
 class Saving:
-    """What a narrower group saves."""
+    """The milliseconds that a narrower group saves."""
 
     channels: int
     """Number of channels that the group has left."""
@@ -37,7 +37,7 @@ class Saving:
 
 @dataclass(frozen=True)
 class GroupProfile:
-    """What one width group costs."""
+    """The milliseconds that one width group costs."""
 
     group: str
     """Name of the group."""
