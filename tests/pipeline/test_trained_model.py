@@ -7,7 +7,8 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet import SamplingConfig, SupernetConfig
-from cafenet.common.run_files import RECIPE, read_file
+from cafenet.common.read_files import read_file
+from cafenet.common.run_files import RECIPE
 from cafenet.pipeline.lengths import Given
 from cafenet.pipeline.stages import Job
 from cafenet.pipeline.trained_model import judge

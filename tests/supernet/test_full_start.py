@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from cafenet.common.run_files import FULL_NETWORK
+from cafenet.common.run_places import FULL_NETWORK
 from cafenet.space.bins import uniform_bins
 from cafenet.space.importance import unit_importance
 from cafenet.supernet import train

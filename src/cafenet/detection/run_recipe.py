@@ -11,16 +11,9 @@ import torch
 from torch import nn
 
 from cafenet.common.files import write_json, write_text
-from cafenet.common.run_files import (
-    DETECTION_EVALUATION,
-    DETECTION_RESULTS,
-    DETECTIONS,
-    DETECTOR_CHECKPOINT,
-    RECIPE,
-    SAMPLES,
-    model_place,
-    read_file,
-)
+from cafenet.common.read_files import read_file
+from cafenet.common.run_files import DETECTION_EVALUATION, DETECTION_RESULTS, DETECTIONS, RECIPE, SAMPLES
+from cafenet.common.run_places import DETECTOR_CHECKPOINT, model_place
 from cafenet.detection.backbone_sources import Backbone, find_backbones
 from cafenet.detection.dataset import CocoData, check_pair, divide
 from cafenet.detection.detectors import Detector, build_detector, check_detector, pyramid_flops

@@ -9,7 +9,8 @@ from torch.utils._pytree import tree_leaves
 
 from cafenet.common.user_code import UserPart
 from cafenet.errors import BudgetError, ScoringError, TrainingError, first_line
-from cafenet.modules.calling import call_arguments, training_mode, unknown_arguments
+from cafenet.modules.calling import training_mode
+from cafenet.modules.inputs import call_arguments, unknown_arguments
 from cafenet.modules.snapshot import unchanged
 from cafenet.pipeline.stages import Job, Stage, check_feasible
 from cafenet.scoring.examples import Data, hold_examples

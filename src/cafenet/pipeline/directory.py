@@ -12,7 +12,9 @@ import yaml
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import MANIFEST, RECIPE, SPACE, STAGES, START, expect_maker, read_if_there
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import MANIFEST, RECIPE, SPACE, STAGES, START
+from cafenet.common.run_places import expect_maker
 from cafenet.errors import RecipeError, TrainingError
 from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.entries import Entry, write_entries

@@ -24,10 +24,10 @@ from cafenet.common.events import EventLogger, current_loggers, logging_to
 from cafenet.common.loggers import loggers_of
 from cafenet.common.options import Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_files import model_place, search_place, stage_place
+from cafenet.common.run_places import model_place, search_place, stage_place
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import unwrap
+from cafenet.modules.unwrapping import unwrap
 from cafenet.pipeline.dict_batches import inputs_to_trace
 from cafenet.pipeline.directory import SearchDirectory, kept_in
 from cafenet.pipeline.gain import measure_gain

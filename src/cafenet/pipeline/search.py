@@ -16,11 +16,12 @@ from cafenet.common.job_progress import next_part, whole_job
 from cafenet.common.loggers import loggers_of
 from cafenet.common.options import NotNegative, Positive, Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_files import STAGES, model_place, search_place, slug, stage_place
+from cafenet.common.run_files import STAGES
+from cafenet.common.run_places import model_place, search_place, slug, stage_place
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import expect_values, unwrap
 from cafenet.modules.randomness import kept_randomness
+from cafenet.modules.unwrapping import expect_values, unwrap
 from cafenet.pipeline.baseline import Baseline, wants_baseline
 from cafenet.pipeline.checks import check_latency, check_search, expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count

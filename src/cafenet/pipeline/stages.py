@@ -19,19 +19,13 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.common.files import write_json
 from cafenet.common.job_progress import next_part
 from cafenet.common.options import Positive, Range, check_options
-from cafenet.common.run_files import (
-    JOURNAL,
-    LATENCIES,
-    LATENCY,
-    STAGES,
-    START,
-    read_if_there,
-    result_name,
-    stage_place,
-)
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import LATENCIES, STAGES, START
+from cafenet.common.run_places import JOURNAL, LATENCY, result_name, stage_place
 from cafenet.errors import BudgetError, TraceError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import RECORD, named_tensors
+from cafenet.modules.copying import RECORD
+from cafenet.modules.tensors import named_tensors
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric, metric_name
 from cafenet.scoring.scorer import Scorer, ScoringConfig

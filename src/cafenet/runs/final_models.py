@@ -5,15 +5,9 @@ from typing import Any
 
 from torch import nn
 
-from cafenet.common.run_files import (
-    ENTRIES,
-    EVALUATION,
-    SLIM,
-    START,
-    SUPERNET_CHECKPOINT,
-    model_place,
-    read_if_there,
-)
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import ENTRIES, EVALUATION, START
+from cafenet.common.run_places import SLIM, SUPERNET_CHECKPOINT, model_place
 from cafenet.errors import RecipeError, RunFileError, SlimFileError
 from cafenet.pipeline.entries import Entry
 from cafenet.runs.identity import begin_training, digest_of_file, keep_evaluation, kept_evaluation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cafenet.common.run_files import FIXED_SUPERNET, RANDOM, SUPERNET, search_place, slug
+from cafenet.common.run_places import FIXED_SUPERNET, RANDOM, SUPERNET, search_place, slug
 from cafenet.pipeline.entries import Entry
 from cafenet.pipeline.stages import run_supernet, search_in_stages
 from cafenet.runs.workload import Workload

@@ -8,8 +8,9 @@ from typing import Literal
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import FIXED_SUPERNET, RESULTS, SPACE, SUPERNET
-from cafenet.modules.calling import RECORD
+from cafenet.common.run_files import RESULTS, SPACE
+from cafenet.common.run_places import FIXED_SUPERNET, SUPERNET
+from cafenet.modules.copying import RECORD
 from cafenet.pipeline.entries import Entry, write_entries
 from cafenet.pipeline.stages import train_stage
 from cafenet.runs.directory import RecipeDirectory

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from cafenet.common.limits import check_input_size
-from cafenet.common.run_files import LATENCY
+from cafenet.common.run_places import LATENCY
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
 from cafenet.data.loaders import scaling_note
 from cafenet.errors import DataError, RecipeError, first_line

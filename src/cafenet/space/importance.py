@@ -17,7 +17,9 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from cafenet.common.options import check_arguments
 from cafenet.errors import WidthError
-from cafenet.modules.calling import copy_of, named_tensors, unsaved_buffers, unwrap
+from cafenet.modules.copying import copy_of
+from cafenet.modules.tensors import named_tensors, unsaved_buffers
+from cafenet.modules.unwrapping import unwrap
 from cafenet.space.layout import IntArray, Layout
 from cafenet.space.width_space import TracedSpace, WidthSpace
 

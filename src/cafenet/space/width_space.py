@@ -13,7 +13,9 @@ from cafenet.common.options import MadeBy, check_arguments
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.tables import Shown
 from cafenet.errors import WidthError
-from cafenet.modules.calling import call_arguments, named_tensors, running_on, unwrap
+from cafenet.modules.inputs import call_arguments, running_on
+from cafenet.modules.tensors import named_tensors
+from cafenet.modules.unwrapping import unwrap
 from cafenet.space.cost import Cost
 from cafenet.space.extraction import extract
 from cafenet.space.layout import IntArray, Layout, Subnet

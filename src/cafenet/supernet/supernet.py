@@ -17,7 +17,9 @@ from cafenet.common.garbage import put_off_collection
 from cafenet.common.options import MadeBy, Seed, check_arguments
 from cafenet.errors import BinError, CheckpointError, TrainingError
 from cafenet.modules.batches import Batch, LossFunction, batch_size, pair_of, part_of
-from cafenet.modules.calling import call_arguments, copy_of, refuse_pieces, unwrap
+from cafenet.modules.copying import copy_of
+from cafenet.modules.inputs import call_arguments
+from cafenet.modules.unwrapping import refuse_pieces, unwrap
 from cafenet.space.bins import Bins, IntArray, balanced_rows, flops_sensitive_bins
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Gatherer, Harness, slice_tensors

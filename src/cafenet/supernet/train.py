@@ -12,8 +12,8 @@ from cafenet.common.directories import usable_directory
 from cafenet.common.files import copy_directory
 from cafenet.common.options import Count, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_files import FULL_NETWORK
 from cafenet.common.run_log import RunLog
+from cafenet.common.run_places import FULL_NETWORK
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.space.bins import uniform_bins

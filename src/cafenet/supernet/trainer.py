@@ -16,7 +16,8 @@ from cafenet.common.run_log import RunLog
 from cafenet.common.user_code import UserPart
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import Batch, LossFunction, pair_of
-from cafenet.modules.calling import expect_values, unknown_arguments
+from cafenet.modules.inputs import unknown_arguments
+from cafenet.modules.unwrapping import expect_values
 from cafenet.space.importance import constants
 from cafenet.space.layout import cuts
 from cafenet.supernet.sampling import SamplingConfig
