@@ -12,7 +12,7 @@ from cafenet.common.suggestions import did_you_mean
 from cafenet.data.augment import Augmentation
 from cafenet.errors import CafeNetError
 from cafenet.pipeline.options import SearchOptions
-from cafenet.pipeline.stages import StagesConfig
+from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.runs.recipe import (
     BaselinesConfig,
     DataConfig,

@@ -26,10 +26,11 @@ from cafenet.errors import (
 )
 from cafenet.pipeline import stages
 from cafenet.pipeline.entries import read_entries
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.result import SearchResult
 from cafenet.pipeline.search import search
-from cafenet.pipeline.stages import Job, Stage, StagesConfig
+from cafenet.pipeline.stage_plan import Stage, StagesConfig
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.base import Proposal
 from cafenet.searching.algorithms.evolution import Evolution

@@ -18,18 +18,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import cafenet
 from cafenet.errors import BudgetError, CafeNetError
 from cafenet.pipeline import stages
-from cafenet.pipeline.stages import (
-    Job,
-    StagesConfig,
-    StagesResult,
-    band_about,
-    composed,
-    plan_jobs,
-    plan_stages,
-    search_in_stages,
-    stages_for,
-    train_stage,
-)
+from cafenet.pipeline.job import Job
+from cafenet.pipeline.one_stage import band_about, train_stage
+from cafenet.pipeline.stage_plan import StagesConfig, plan_jobs, plan_stages, stages_for
+from cafenet.pipeline.stages import StagesResult, composed, search_in_stages
 from cafenet.scoring.metrics import accuracy
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching import width_search as widths

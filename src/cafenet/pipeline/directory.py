@@ -18,8 +18,10 @@ from cafenet.common.run_places import expect_maker
 from cafenet.errors import RecipeError, TrainingError
 from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.entries import Entry, write_entries
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.run_directory import Again, RunDirectory
-from cafenet.pipeline.stages import Job, StagesConfig, StagesResult
+from cafenet.pipeline.stage_plan import StagesConfig
+from cafenet.pipeline.stages import StagesResult
 from cafenet.scoring.metrics import metric_name
 from cafenet.searching.algorithms.base import METHODS
 from cafenet.space.bins import Bins

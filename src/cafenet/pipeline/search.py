@@ -26,22 +26,16 @@ from cafenet.pipeline.baseline import Baseline, wants_baseline
 from cafenet.pipeline.checks import check_latency, check_search, expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
 from cafenet.pipeline.directory import SearchDirectory, expect_same_model, kept_in, stages_before
+from cafenet.pipeline.first_latencies import latencies_before
 from cafenet.pipeline.gain import Gain, measure_gain
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.paper import paper_options
 from cafenet.pipeline.plan import length_of, plan_search
 from cafenet.pipeline.result import SearchResult, SearchResults
-from cafenet.pipeline.stages import (
-    Job,
-    StagesConfig,
-    StagesResult,
-    latencies_before,
-    place_for,
-    plan_stages,
-    search_in_stages,
-    stages_for,
-)
+from cafenet.pipeline.stage_plan import StagesConfig, plan_stages, stages_for
+from cafenet.pipeline.stages import StagesResult, place_for, search_in_stages
 from cafenet.pipeline.trained_model import Verdict, judge
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric

@@ -19,7 +19,7 @@ from cafenet.errors import ScoringError
 from cafenet.modules.digests import digest_of_model
 from cafenet.modules.tensors import tensors_of
 from cafenet.pipeline.chance import Compared, against_chance
-from cafenet.pipeline.stages import Job
+from cafenet.pipeline.job import Job
 from cafenet.scoring.examples import Examples, hold_examples, in_content_order
 from cafenet.scoring.metrics import in_own_unit, metric_name
 from cafenet.scoring.model_score import output_of

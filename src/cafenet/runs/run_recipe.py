@@ -12,7 +12,7 @@ from cafenet.common.run_files import RESULTS, SPACE
 from cafenet.common.run_places import FIXED_SUPERNET, SUPERNET
 from cafenet.modules.copying import RECORD
 from cafenet.pipeline.entries import Entry, write_entries
-from cafenet.pipeline.stages import train_stage
+from cafenet.pipeline.one_stage import train_stage
 from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.final_models import final_model, load_final
 from cafenet.runs.methods import baseline_entries, searched_entries

@@ -18,7 +18,7 @@ from cafenet.errors import DataError, RecipeError, first_line
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default
 from cafenet.modules.calling import training_mode
-from cafenet.pipeline.stages import Job
+from cafenet.pipeline.job import Job
 from cafenet.runs.identity import digest_of_data
 from cafenet.runs.recipe import Recipe
 from cafenet.searching.algorithms.base import METHODS, Algorithm
