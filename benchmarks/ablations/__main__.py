@@ -33,7 +33,7 @@ from cafenet.pipeline.stages import search_in_stages
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.result import FoundWidths
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.plain_training import initialised
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig

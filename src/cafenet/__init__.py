@@ -93,7 +93,7 @@ _MODULE_OF = {
     "ScoringConfig": "scoring.scorer",
     "SearchOptions": "pipeline.options",
     "SearchResult": "pipeline.result",
-    "StagesConfig": "pipeline.stages",
+    "StagesConfig": "pipeline.stage_plan",
     "Supernet": "pipeline.own_loop",
     "SupernetConfig": "supernet.build",
     "TrainConfig": "supernet.train",

@@ -27,7 +27,7 @@ from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency.measure import LatencyConfig
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig

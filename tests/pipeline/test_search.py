@@ -336,7 +336,7 @@ def test_the_latency_of_the_whole_is_measured_once(monkeypatch):
 
 
 def test_a_budget_that_only_a_later_stage_could_not_meet_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
+    monkeypatch.setattr("cafenet.pipeline.one_stage.train_supernet", None)  # nothing may be trained
     with pytest.raises(BudgetError, match="smallest"):
         found(budget="2%")
 

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
 from cafenet.errors import BudgetError, CafeNetError
-from cafenet.pipeline import stages
+from cafenet.pipeline import one_stage, stages
 from cafenet.pipeline.job import Job
 from cafenet.pipeline.one_stage import band_about, train_stage
 from cafenet.pipeline.stage_plan import StagesConfig, plan_jobs, plan_stages, stages_for
@@ -30,7 +30,7 @@ from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.latency import estimate as latency_model
 from cafenet.searching.result import FoundWidths, read_result
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.space.importance import channels_before, importance_order, in_order, sort_by_importance
 from cafenet.space.slim_file import load, save
 from cafenet.supernet.build import SupernetConfig
@@ -241,7 +241,7 @@ def test_every_stage_keeps_its_supernet_study_and_log(uninterrupted):
 
 def test_bins_get_finer(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(stages, "build_supernet", _noting(seen, stages.build_supernet))
+    monkeypatch.setattr(one_stage, "build_supernet", _noting(seen, one_stage.build_supernet))
     searched(tmp_path, stages_config=StagesConfig(3, alpha=4.0))
     assert [beta for _, beta, _ in seen] == [1.0, 0.25, 0.0625]
 
@@ -327,7 +327,7 @@ def _noting(seen: list, build: Callable) -> Callable:
 @pytest.mark.parametrize("carry_weights", [False, True])
 def test_a_stage_starts_from_the_carried_weights_or_the_models_own(carry_weights, tmp_path, monkeypatch):
     seen: list = []
-    monkeypatch.setattr(stages, "build_supernet", _noting(seen, stages.build_supernet))
+    monkeypatch.setattr(one_stage, "build_supernet", _noting(seen, one_stage.build_supernet))
     searched(tmp_path, stages_config=StagesConfig(2, carry_weights=carry_weights))
     (first, _, supernet), (second, *_) = seen
     original, space = built(), traced(built())
@@ -390,7 +390,7 @@ def test_the_shares_of_many_stages_add_up():
 
 
 def test_a_band_of_the_users_own_is_of_the_original_models_flops(tmp_path, monkeypatch):
-    bands, train = [], stages.train_supernet
+    bands, train = [], one_stage.train_supernet
     monkeypatch.setattr(
         stages,
         "train_supernet",

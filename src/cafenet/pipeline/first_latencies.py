@@ -1,4 +1,4 @@
-"""The latencies that a search began with. A second start uses them again, since other ones would lead to other widths."""
+"""The latencies that a search began with. A second start uses them again, so that it finds the same widths."""
 
 import json
 from collections.abc import Mapping

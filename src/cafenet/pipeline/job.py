@@ -13,7 +13,7 @@ from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency.measure import KnownLatency, LatencyConfig
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig

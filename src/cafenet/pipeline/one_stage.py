@@ -17,8 +17,9 @@ from cafenet.scoring.metrics import metric_name
 from cafenet.scoring.scorer import Scorer
 from cafenet.searching.budget import Budget
 from cafenet.searching.feasible import Feasible
+from cafenet.searching.identity import supernet_identity
 from cafenet.searching.result import FoundWidths, is_result_of, read_result, write_result
-from cafenet.searching.width_search import WidthSearch, supernet_identity
+from cafenet.searching.width_search import WidthSearch
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet
 from cafenet.supernet.supernet import Supernet

@@ -9,7 +9,7 @@ from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.latency.measure import LatencyConfig
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
 

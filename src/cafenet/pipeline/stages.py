@@ -1,8 +1,4 @@
-"""Multi-stage search (paper, `multistage` and eq4): each stage starts from the widths that the one before found.
-
-Stage t of T has the budget F0 - (F0 - Fb) t/T and bins of beta / alpha^(t-1). Smallest example: half of 300M FLOPs in
-3 stages with beta 1 and alpha 2 is 250M with beta 1, 200M with beta 0.5, 150M with beta 0.25.
-"""
+"""Multi-stage search (paper, `multistage` and eq4): each stage starts from the widths that the one before found."""
 
 import hashlib
 import json

@@ -26,7 +26,7 @@ from cafenet.searching.budget import Budget, costs_in, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
 from cafenet.searching.latency.measure import KnownLatency, check_runtime
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet, for_capped_costs
 from cafenet.supernet.train import check_training
