@@ -324,10 +324,10 @@ def test_a_stage_that_can_not_be_cut_to_the_budget_begins_with_the_whole_model(t
 
 def test_the_latency_of_the_whole_is_measured_once(monkeypatch):
     measured = iter([10.0, 9.0, 8.0])
-    monkeypatch.setattr("cafenet.pipeline.search.measure_latency", lambda *_: next(measured))
+    monkeypatch.setattr("cafenet.pipeline.whole_search.measure_latency", lambda *_: next(measured))
     seen = []
     monkeypatch.setattr(
-        "cafenet.pipeline.search.plan_stages", lambda budget, full, *_: seen.append((budget, full)) or [][0]
+        "cafenet.pipeline.whole_search.plan_stages", lambda budget, full, *_: seen.append((budget, full)) or [][0]
     )
     with pytest.raises(IndexError):
         found(budget="95% latency")

@@ -110,7 +110,7 @@ def test_a_later_call_with_another_budget_is_the_one_that_the_report_repeats(tmp
 
 def test_an_interrupted_search_says_where_it_stopped(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("cafenet.pipeline.search.search_in_stages", lambda *_: 1 / 0)
+        patched.setattr("cafenet.pipeline.whole_search.search_in_stages", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             found(directory=tmp_path)
     assert "the step search ended with: division by zero" in read_run(tmp_path).missing()

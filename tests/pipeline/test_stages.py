@@ -392,7 +392,7 @@ def test_the_shares_of_many_stages_add_up():
 def test_a_band_of_the_users_own_is_of_the_original_models_flops(tmp_path, monkeypatch):
     bands, train = [], one_stage.train_supernet
     monkeypatch.setattr(
-        stages,
+        one_stage,
         "train_supernet",
         lambda *a, **k: bands.append((a[0].space.flops(), k["sampling"].flops_band)) or train(*a, **k),
     )
@@ -568,7 +568,7 @@ def test_the_band_about_budgets(texts, band):
 @pytest.mark.parametrize(("flops_band", "sampled"), [("budgets", (0.35, 0.65)), (None, None), ((0.5, 0.9), (0.5, 0.9))])
 def test_a_stage_samples_widths_about_its_budgets_unless_told_otherwise(flops_band, sampled, monkeypatch, tmp_path):
     space, seen = traced(built()), []
-    monkeypatch.setattr(stages, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
+    monkeypatch.setattr(one_stage, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
     job = Job(noisy(64, 1), noisy(64, 2), sampling=SamplingConfig(flops_band=flops_band))
     train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
     assert seen[0].flops_band == (sampled and pytest.approx(sampled, abs=1e-3))
@@ -577,7 +577,7 @@ def test_a_stage_samples_widths_about_its_budgets_unless_told_otherwise(flops_ba
 @pytest.mark.parametrize(("options", "used"), [({}, 0.3), ({"full_share": 0.0}, 0.0), ({"full_share": 0.5}, 0.5)])
 def test_a_stage_begins_with_the_full_network_unless_told_otherwise(options, used, monkeypatch, tmp_path):
     space, seen = traced(built()), []
-    monkeypatch.setattr(stages, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
+    monkeypatch.setattr(one_stage, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
     job = Job(noisy(64, 1), noisy(64, 2), sampling=SamplingConfig(**options))
     train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
     assert seen[0].full_share == used
