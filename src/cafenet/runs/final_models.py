@@ -14,9 +14,9 @@ from cafenet.runs.identity import begin_training, digest_of_file, keep_evaluatio
 from cafenet.runs.recipe_files import as_document
 from cafenet.runs.workload import Workload
 from cafenet.scoring.evaluation import evaluate
+from cafenet.space.importance import restore_constants
 from cafenet.space.slim_file import load, save
 from cafenet.supernet.plain_training import train_model
-from cafenet.supernet.trainer import restore_constants
 from cafenet.training.checkpoint import load_checkpoint, restoring
 from cafenet.training.loop import WITHOUT_EFFECT
 

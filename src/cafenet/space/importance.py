@@ -7,6 +7,7 @@ the first, and the input channels 0 and 2 of the next layer have changed places.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -232,3 +233,14 @@ def _moved_positions(pattern: IntArray, order: IntArray) -> IntArray:
 def _permute(tensor: Tensor, layout: Layout, name: str, moves: list[IntArray]) -> None:
     for dim, pattern in layout.axes.get(name, {}).items():
         tensor.copy_(tensor.index_select(dim, torch.from_numpy(moves[pattern]).to(tensor.device)))
+
+
+def restore_constants(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Load the buffers that `load_state_dict` does not cover; older checkpoints do not hold them.
+
+    Args:
+        model: The model whose buffers are set.
+        saved: Content of a checkpoint.
+    """
+    for name, value in saved.get("constants", {}).items():
+        model.get_buffer(name).copy_(value)

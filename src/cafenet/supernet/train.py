@@ -22,10 +22,11 @@ from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.trainer import Trainer, named_loss
+from cafenet.supernet.trainer import Trainer
 from cafenet.training.batch_feed import Feed
 from cafenet.training.config import TrainConfig, check_device
 from cafenet.training.loop import TrainResult
+from cafenet.training.losses import named_loss
 from cafenet.training.optimizers import shortened
 from cafenet.training.process_group import processes
 
