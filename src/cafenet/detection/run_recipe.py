@@ -26,10 +26,10 @@ from cafenet.detection.results import COLUMNS, DetectorRow, as_document
 from cafenet.detection.sample_images import write_samples
 from cafenet.detection.training import train_detector
 from cafenet.modules.digests import digest_of_model
+from cafenet.runs.devices import find_device
 from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.identity import begin_training, keep_evaluation, kept_evaluation
 from cafenet.runs.recipe_files import as_document as as_plain
-from cafenet.runs.workload import find_device
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import load_checkpoint
 from cafenet.training.loop import WITHOUT_EFFECT

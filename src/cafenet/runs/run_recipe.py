@@ -19,6 +19,7 @@ from cafenet.runs.methods import baseline_entries, searched_entries
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
+from cafenet.runs.workload_checks import check_workload
 from cafenet.searching.latency.measure import Latency, measure_latencies
 from cafenet.space.description import describe_space
 from cafenet.space.extraction import SlimRecord
@@ -52,7 +53,7 @@ def run_recipe(
         CafeNetError: If the recipe, the data or a file in the directory cannot be used.
     """
     workload = Workload(recipe, directory, quiet=quiet)
-    workload.check()
+    check_workload(workload)
     if workload.scaling_note and not quiet:
         print(workload.scaling_note, file=sys.stderr)
     place = RecipeDirectory(directory, recipe, command)
