@@ -432,7 +432,7 @@ def test_a_second_start_within_a_latency_measures_nothing_anew(tmp_path, monkeyp
     def measured(model, *arguments):
         return machine["factor"] * (1.0 + 1e-3 * sum(parameter.numel() for parameter in model.parameters()))
 
-    for place in ("pipeline.search", "pipeline.checks", "searching.width_search", "searching.latency.estimate"):
+    for place in ("pipeline.whole_search", "pipeline.checks", "searching.width_search", "searching.latency.estimate"):
         monkeypatch.setattr(f"cafenet.{place}.measure_latency", measured)
     budget = f"{0.8 * measured(built()):.3f}ms"
     first = found(budget=budget, directory=tmp_path)

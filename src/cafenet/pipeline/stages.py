@@ -79,35 +79,87 @@ def search_in_stages(
     budget, full_costs = as_measured_first(budget, full_costs, original, job.latency, directory)
     if "latency_ms" in full_costs:
         job = replace(job, full=KnownLatency(model, full_costs["latency_ms"]))
-    current, weights, whole = model, model, model
-    kept: dict[str, list[int]] = {}
-    result: FoundWidths | None = None
-    plan = plan_stages(budget, full_costs, job.supernet.beta, config)
-    for stage, own in zip(plan, plan_jobs(job, config), strict=True):
-        space = original
-        if stage.number > 1:
-            narrowed = _narrowed_space(current, example_inputs, job, original, stage)
-            if narrowed is None:  # so narrow that it can not be cut to the budget: again from the whole model
-                weights, kept = whole if config.carry_weights else model, {}
-            else:
-                space = narrowed
-        place = stage_place(directory, stage.number)
-        if stage.number > 1:
-            place = place_for(directory, place.name, kept)
-        supernet, result = run_stage(weights, space, stage, _of_original(own, original, space), place)
-        channels = channels_before(space, result.channels, supernet.order)
-        kept = composed(kept, channels)
-        current = space.extract(channels=channels)
-        learned = in_order(space, supernet.model, np.argsort(supernet.order))
-        whole = learned if space is original else whole
-        slim = space.extract(channels=channels, model=learned)
-        weights = slim if config.carry_weights else current
-    assert result is not None
+    stages = _Stages(original, example_inputs, job, config, directory)
+    found: _Found | None = None
+    for stage, own in zip(
+        plan_stages(budget, full_costs, job.supernet.beta, config), plan_jobs(job, config), strict=True
+    ):
+        start = _Start(original, model, {}, model) if found is None else stages.start_after(found, stage)
+        found = stages.run(stage, own, start)
+    assert found is not None
     write_json(directory / STAGES.name, asdict(config))
-    widths = {name: len(channels) for name, channels in kept.items()}
+    widths = {name: len(channels) for name, channels in found.kept.items()}
     # Cut from the original model in one go, so that a file of it says so.
-    slim = rebuild(model, named_tensors(slim), getattr(original.extract(channels=kept), RECORD))
-    return StagesResult(replace(result, channels=kept, widths=widths), slim, place)
+    slim = rebuild(model, named_tensors(found.trained), getattr(original.extract(channels=found.kept), RECORD))
+    return StagesResult(replace(found.result, channels=found.kept, widths=widths), slim, found.place)
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """The model that a stage begins with."""
+
+    space: WidthSpace
+    """The width space of the stage."""
+    weights: nn.Module
+    """The weights that its supernet starts from."""
+    kept: dict[str, list[int]]
+    """The channels of the original model that the space holds; a missing group is whole."""
+    whole: nn.Module
+    """The original model with the weights of the last supernet that had all of its channels."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The result of one stage, with the models that the next one may begin with."""
+
+    result: FoundWidths
+    """The widths found, as the stage numbers its channels."""
+    kept: dict[str, list[int]]
+    """The channels found, numbered as in the original model."""
+    untrained: nn.Module
+    """The slim model with the original model's weights."""
+    trained: nn.Module
+    """The slim model with the weights of the stage's supernet."""
+    whole: nn.Module
+    """The original model with the weights of the last supernet that had all of its channels."""
+    place: Path
+    """The directory of the stage."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Stages:
+    """The parts that the stages of one search have in common."""
+
+    original: WidthSpace
+    example_inputs: Any
+    job: Job
+    config: StagesConfig
+    directory: Path
+
+    def start_after(self, found: _Found, stage: Stage) -> _Start:
+        """Return what a stage begins with: the model found before, or the whole one if that cannot meet the budget."""
+        carries = self.config.carry_weights
+        narrowed = _narrowed_space(found.untrained, self.example_inputs, self.job, self.original, stage)
+        if narrowed is None:
+            return _Start(self.original, found.whole if carries else self.original.model, {}, found.whole)
+        return _Start(narrowed, found.trained if carries else found.untrained, found.kept, found.whole)
+
+    def run(self, stage: Stage, job: Job, start: _Start) -> _Found:
+        """Train and search one stage, and cut out what it found."""
+        space, place = start.space, stage_place(self.directory, stage.number)
+        if stage.number > 1:
+            place = place_for(self.directory, place.name, start.kept)
+        supernet, result = run_stage(start.weights, space, stage, _of_original(job, self.original, space), place)
+        channels = channels_before(space, result.channels, supernet.order)
+        learned = in_order(space, supernet.model, np.argsort(supernet.order))
+        return _Found(
+            result=result,
+            kept=composed(start.kept, channels),
+            untrained=space.extract(channels=channels),
+            trained=space.extract(channels=channels, model=learned),
+            whole=learned if space is self.original else start.whole,
+            place=place,
+        )
 
 
 def _narrowed_space(
