@@ -27,11 +27,13 @@ from benchmarks.ranking.labels import AUGMENTATION, BATCH_SIZE, trained_accuracy
 from benchmarks.ranking.networks import SIZE, Task, task
 from benchmarks.ranking.supernets import NUM_VALIDATION
 from cafenet.data import eval_loader, train_loader
-from cafenet.pipeline.stages import Job, search_in_stages, train_stage
+from cafenet.pipeline.job import Job
+from cafenet.pipeline.one_stage import train_stage
+from cafenet.pipeline.stages import search_in_stages
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import parse_budget
 from cafenet.searching.result import FoundWidths
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.plain_training import initialised
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig

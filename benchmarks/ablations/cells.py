@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
-from cafenet.pipeline.stages import StagesConfig
+from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.supernet.build import SupernetConfig
 
 EPOCHS = 10

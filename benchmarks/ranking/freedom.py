@@ -31,7 +31,7 @@ from benchmarks.ranking.supernets import (
     still_missing,
     trained_supernet,
 )
-from cafenet.common.run_files import LOG
+from cafenet.common.run_places import LOG
 from cafenet.data import eval_loader
 from cafenet.scoring.examples import hold_examples
 from cafenet.searching.algorithms.trend import fit_worths

@@ -21,7 +21,7 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet.cli.main import main
-from cafenet.common.run_files import JOURNAL
+from cafenet.common.run_places import JOURNAL
 from cafenet.pipeline.entries import Entry, write_entries
 from cafenet.report.trials import read_trials
 

@@ -22,7 +22,7 @@ import cafenet
 from benchmarks.reliability import children
 from benchmarks.reliability.cases import Case, Outcome, Part
 from benchmarks.reliability.models_list import HUGGING_FACE, TIMM, TORCHVISION, hugging_face
-from cafenet.modules.calling import tensors_of
+from cafenet.modules.tensors import tensors_of
 
 LIMIT_S = 120.0
 SAME, SAME_REFUSED = "unchanged", "unchanged, trace refused"

@@ -19,7 +19,7 @@ from benchmarks.common.places import ROOT
 from benchmarks.reliability.cases import Case, Outcome, Part
 from benchmarks.reliability.damaged import template
 from benchmarks.reliability.jobs import JOBS
-from cafenet.common.run_files import REPORT
+from cafenet.common.run_places import REPORT
 
 TIMES, HELPERS = 12, 3
 """Stops by each signal, and kills of a search with helpers."""

@@ -17,7 +17,8 @@ from benchmarks.search.network import Trained, trained_supernet
 from cafenet.scoring.scorer import Score, Scorer, ScoringConfig
 from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.result import FoundWidths
-from cafenet.searching.width_search import SearchConfig, WidthSearch
+from cafenet.searching.search_config import SearchConfig
+from cafenet.searching.width_search import WidthSearch
 from cafenet.space.bins import IntArray
 
 BUDGET = "50%"

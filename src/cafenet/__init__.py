@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # for checkers and editors; `_MODULE_OF` says the same to Pyt
     from cafenet.pipeline.own_loop import Supernet
     from cafenet.pipeline.result import SearchResult
     from cafenet.pipeline.search import search
-    from cafenet.pipeline.stages import StagesConfig
+    from cafenet.pipeline.stage_plan import StagesConfig
     from cafenet.scoring.evaluation import evaluate
     from cafenet.scoring.scorer import ScoringConfig
     from cafenet.searching.algorithms.evolution import Evolution
@@ -93,7 +93,7 @@ _MODULE_OF = {
     "ScoringConfig": "scoring.scorer",
     "SearchOptions": "pipeline.options",
     "SearchResult": "pipeline.result",
-    "StagesConfig": "pipeline.stages",
+    "StagesConfig": "pipeline.stage_plan",
     "Supernet": "pipeline.own_loop",
     "SupernetConfig": "supernet.build",
     "TrainConfig": "supernet.train",

@@ -78,7 +78,7 @@ def test_mistakes_are_one_line_before_long_work(flags, words, place, capsys, mon
     torch.save({**state, "one.weight": 3}, "numbers.pt")
     torch.save({**state, "norm_one.running_var": -state["norm_one.running_var"]}, "statistics.pt")
     more_classes()
-    monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
+    monkeypatch.setattr("cafenet.pipeline.one_stage.train_supernet", None)  # nothing may be trained
     assert slim(*flags) == 2
     said = capsys.readouterr().err
     assert words in said
@@ -89,7 +89,7 @@ def test_a_librarys_model_has_as_many_outputs_as_there_are_classes(place, capsys
     """A library's 10 outputs are nobody's choice here; those of --num-classes are."""
     flags = ["--data", "npz:data", "--quiet", "--output", "out", "--effort", "quick", "--budget", "0.1%"]
     model = ["cafenet:plain_cnn", *flags]
-    monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
+    monkeypatch.setattr("cafenet.pipeline.one_stage.train_supernet", None)  # nothing may be trained
     grey = {name: dict(np.load(f"data/{name}.npz")) for name in ("train", "test")}
     for name, content in grey.items():
         np.savez(f"data/{name}.npz", images=content["images"][..., :1], labels=content["labels"])

@@ -19,7 +19,7 @@ from cafenet.searching.latency.measure import measure_latency
 from cafenet.space.bins import flops_sensitive_bins, uniform_bins
 from cafenet.space.importance import sort_by_importance
 from cafenet.supernet.sharing import Bilateral, LocallyFree
-from cafenet.supernet.trainer import named_loss
+from cafenet.training.losses import named_loss
 
 IMAGE = torch.zeros(1, 1, 6, 6)
 WRONG_CHANNELS = torch.zeros(1, 4, 6, 6)

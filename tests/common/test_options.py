@@ -12,7 +12,7 @@ from cafenet.common.suggestions import did_you_mean
 from cafenet.data.augment import Augmentation
 from cafenet.errors import CafeNetError
 from cafenet.pipeline.options import SearchOptions
-from cafenet.pipeline.stages import StagesConfig
+from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.runs.recipe import (
     BaselinesConfig,
     DataConfig,
@@ -27,7 +27,7 @@ from cafenet.searching.algorithms.greedy import Greedy
 from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency.measure import LatencyConfig
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.training.config import TrainConfig

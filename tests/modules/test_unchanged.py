@@ -14,8 +14,9 @@ import cafenet
 from cafenet import Supernet
 from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.errors import TraceError
-from cafenet.modules.calling import call_arguments, tensors_of
+from cafenet.modules.inputs import call_arguments
 from cafenet.modules.randomness import fixed_randomness
+from cafenet.modules.tensors import tensors_of
 from cafenet.space.bins import uniform_bins
 from cafenet.tracing.tracer import find_space
 from tests.helpers.hugging_face import BUILDERS, build

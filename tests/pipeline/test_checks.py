@@ -14,7 +14,7 @@ from tests.helpers.small_training import built, config, data
 
 @pytest.fixture(autouse=True)
 def nothing_is_trained(monkeypatch):
-    monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)
+    monkeypatch.setattr("cafenet.pipeline.one_stage.train_supernet", None)
 
 
 def search(model: nn.Module, **given: Any) -> Any:

@@ -13,8 +13,8 @@ import cafenet
 from cafenet.errors import CafeNetError, ScoringError, TrainingError
 from cafenet.modules.batch_norm import has_statistics
 from cafenet.pipeline.chance import against_chance
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import optimizer_for
-from cafenet.pipeline.stages import Job
 from cafenet.pipeline.trained_model import judge
 from cafenet.scoring.examples import hold_examples
 from cafenet.training.distillation import DistillConfig

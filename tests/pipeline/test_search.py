@@ -26,10 +26,11 @@ from cafenet.errors import (
 )
 from cafenet.pipeline import stages
 from cafenet.pipeline.entries import read_entries
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.result import SearchResult
 from cafenet.pipeline.search import search
-from cafenet.pipeline.stages import Job, Stage, StagesConfig
+from cafenet.pipeline.stage_plan import Stage, StagesConfig
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.base import Proposal
 from cafenet.searching.algorithms.evolution import Evolution
@@ -323,10 +324,10 @@ def test_a_stage_that_can_not_be_cut_to_the_budget_begins_with_the_whole_model(t
 
 def test_the_latency_of_the_whole_is_measured_once(monkeypatch):
     measured = iter([10.0, 9.0, 8.0])
-    monkeypatch.setattr("cafenet.pipeline.search.measure_latency", lambda *_: next(measured))
+    monkeypatch.setattr("cafenet.pipeline.whole_search.measure_latency", lambda *_: next(measured))
     seen = []
     monkeypatch.setattr(
-        "cafenet.pipeline.search.plan_stages", lambda budget, full, *_: seen.append((budget, full)) or [][0]
+        "cafenet.pipeline.whole_search.plan_stages", lambda budget, full, *_: seen.append((budget, full)) or [][0]
     )
     with pytest.raises(IndexError):
         found(budget="95% latency")
@@ -335,7 +336,7 @@ def test_the_latency_of_the_whole_is_measured_once(monkeypatch):
 
 
 def test_a_budget_that_only_a_later_stage_could_not_meet_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr("cafenet.pipeline.stages.train_supernet", None)  # nothing may be trained
+    monkeypatch.setattr("cafenet.pipeline.one_stage.train_supernet", None)  # nothing may be trained
     with pytest.raises(BudgetError, match="smallest"):
         found(budget="2%")
 
@@ -431,7 +432,7 @@ def test_a_second_start_within_a_latency_measures_nothing_anew(tmp_path, monkeyp
     def measured(model, *arguments):
         return machine["factor"] * (1.0 + 1e-3 * sum(parameter.numel() for parameter in model.parameters()))
 
-    for place in ("pipeline.search", "pipeline.checks", "searching.width_search", "searching.latency.estimate"):
+    for place in ("pipeline.whole_search", "pipeline.checks", "searching.width_search", "searching.latency.estimate"):
         monkeypatch.setattr(f"cafenet.{place}.measure_latency", measured)
     budget = f"{0.8 * measured(built()):.3f}ms"
     first = found(budget=budget, directory=tmp_path)

@@ -8,7 +8,8 @@ import pytest
 
 from cafenet.errors import CafeNetError, RunFileError
 from cafenet.pipeline.entries import read_entries
-from cafenet.pipeline.stages import _as_measured_first, latencies_before, place_for
+from cafenet.pipeline.first_latencies import as_measured_first, latencies_before
+from cafenet.pipeline.stages import place_for
 from cafenet.report.run_page import report_html
 from cafenet.report.run_records import read_run
 from cafenet.runs.directory import RecipeDirectory
@@ -109,7 +110,7 @@ def test_a_later_call_with_another_budget_is_the_one_that_the_report_repeats(tmp
 
 def test_an_interrupted_search_says_where_it_stopped(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("cafenet.pipeline.search.search_in_stages", lambda *_: 1 / 0)
+        patched.setattr("cafenet.pipeline.whole_search.search_in_stages", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             found(directory=tmp_path)
     assert "the step search ended with: division by zero" in read_run(tmp_path).missing()
@@ -143,8 +144,8 @@ def test_latencies_of_another_model_are_not_taken(tmp_path):
     """The same budget and settings in one directory: before, the first model's limit was the second one's, too."""
     budget = Budget("50% latency", (Cap("latency_ms", 4.0),))
     plain, residual = traced(built(Plain)), traced(built(Residual))
-    _as_measured_first(budget, {"latency_ms": 8.0}, plain, LatencyConfig(), tmp_path)
-    again, _ = _as_measured_first(
+    as_measured_first(budget, {"latency_ms": 8.0}, plain, LatencyConfig(), tmp_path)
+    again, _ = as_measured_first(
         Budget("50% latency", (Cap("latency_ms", 5.0),)), {"latency_ms": 9.0}, plain, LatencyConfig(), tmp_path
     )
     assert again.caps[0].limit == 4.0

@@ -17,19 +17,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import cafenet
 from cafenet.errors import BudgetError, CafeNetError
-from cafenet.pipeline import stages
-from cafenet.pipeline.stages import (
-    Job,
-    StagesConfig,
-    StagesResult,
-    band_about,
-    composed,
-    plan_jobs,
-    plan_stages,
-    search_in_stages,
-    stages_for,
-    train_stage,
-)
+from cafenet.pipeline import one_stage, stages
+from cafenet.pipeline.job import Job
+from cafenet.pipeline.one_stage import band_about, train_stage
+from cafenet.pipeline.stage_plan import StagesConfig, plan_jobs, plan_stages, stages_for
+from cafenet.pipeline.stages import StagesResult, composed, search_in_stages
 from cafenet.scoring.metrics import accuracy
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching import width_search as widths
@@ -38,7 +30,7 @@ from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, Cap, parse_budget
 from cafenet.searching.latency import estimate as latency_model
 from cafenet.searching.result import FoundWidths, read_result
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.space.importance import channels_before, importance_order, in_order, sort_by_importance
 from cafenet.space.slim_file import load, save
 from cafenet.supernet.build import SupernetConfig
@@ -249,7 +241,7 @@ def test_every_stage_keeps_its_supernet_study_and_log(uninterrupted):
 
 def test_bins_get_finer(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(stages, "build_supernet", _noting(seen, stages.build_supernet))
+    monkeypatch.setattr(one_stage, "build_supernet", _noting(seen, one_stage.build_supernet))
     searched(tmp_path, stages_config=StagesConfig(3, alpha=4.0))
     assert [beta for _, beta, _ in seen] == [1.0, 0.25, 0.0625]
 
@@ -335,7 +327,7 @@ def _noting(seen: list, build: Callable) -> Callable:
 @pytest.mark.parametrize("carry_weights", [False, True])
 def test_a_stage_starts_from_the_carried_weights_or_the_models_own(carry_weights, tmp_path, monkeypatch):
     seen: list = []
-    monkeypatch.setattr(stages, "build_supernet", _noting(seen, stages.build_supernet))
+    monkeypatch.setattr(one_stage, "build_supernet", _noting(seen, one_stage.build_supernet))
     searched(tmp_path, stages_config=StagesConfig(2, carry_weights=carry_weights))
     (first, _, supernet), (second, *_) = seen
     original, space = built(), traced(built())
@@ -398,9 +390,9 @@ def test_the_shares_of_many_stages_add_up():
 
 
 def test_a_band_of_the_users_own_is_of_the_original_models_flops(tmp_path, monkeypatch):
-    bands, train = [], stages.train_supernet
+    bands, train = [], one_stage.train_supernet
     monkeypatch.setattr(
-        stages,
+        one_stage,
         "train_supernet",
         lambda *a, **k: bands.append((a[0].space.flops(), k["sampling"].flops_band)) or train(*a, **k),
     )
@@ -576,7 +568,7 @@ def test_the_band_about_budgets(texts, band):
 @pytest.mark.parametrize(("flops_band", "sampled"), [("budgets", (0.35, 0.65)), (None, None), ((0.5, 0.9), (0.5, 0.9))])
 def test_a_stage_samples_widths_about_its_budgets_unless_told_otherwise(flops_band, sampled, monkeypatch, tmp_path):
     space, seen = traced(built()), []
-    monkeypatch.setattr(stages, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
+    monkeypatch.setattr(one_stage, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
     job = Job(noisy(64, 1), noisy(64, 2), sampling=SamplingConfig(flops_band=flops_band))
     train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
     assert seen[0].flops_band == (sampled and pytest.approx(sampled, abs=1e-3))
@@ -585,7 +577,7 @@ def test_a_stage_samples_widths_about_its_budgets_unless_told_otherwise(flops_ba
 @pytest.mark.parametrize(("options", "used"), [({}, 0.3), ({"full_share": 0.0}, 0.0), ({"full_share": 0.5}, 0.5)])
 def test_a_stage_begins_with_the_full_network_unless_told_otherwise(options, used, monkeypatch, tmp_path):
     space, seen = traced(built()), []
-    monkeypatch.setattr(stages, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
+    monkeypatch.setattr(one_stage, "train_supernet", lambda *_, **options: seen.append(options["sampling"]))
     job = Job(noisy(64, 1), noisy(64, 2), sampling=SamplingConfig(**options))
     train_stage(built(), space, [parse_budget("50%", space)], job, tmp_path)
     assert seen[0].full_share == used

@@ -7,9 +7,10 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet import SamplingConfig, SupernetConfig
-from cafenet.common.run_files import RECIPE, read_file
+from cafenet.common.read_files import read_file
+from cafenet.common.run_files import RECIPE
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import Given
-from cafenet.pipeline.stages import Job
 from cafenet.pipeline.trained_model import judge
 from cafenet.training.optimizers import OptimizerConfig
 from tests.helpers.small_training import assert_same_state, built, config, data

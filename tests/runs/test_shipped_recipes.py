@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from cafenet.data import ImageData, train_loader
-from cafenet.pipeline.stages import plan_stages
+from cafenet.pipeline.stage_plan import plan_stages
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.recipe_files import as_tree, load_recipe, recipe_parser, to_yaml
 from cafenet.runs.recipe_texts import recipe_text, shipped_recipes

@@ -19,7 +19,8 @@ from cafenet.scoring.metrics import accuracy
 from cafenet.scoring.scorer import Scorer, ScoringConfig
 from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.result import read_result, write_result
-from cafenet.searching.width_search import SearchConfig, WidthSearch
+from cafenet.searching.search_config import SearchConfig
+from cafenet.searching.width_search import WidthSearch
 from tests.helpers.small_search import TRAIN, VALIDATION, tiny
 from tests.searching.test_store import content, open_at_once, scored, states, store_at
 

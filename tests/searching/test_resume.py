@@ -22,8 +22,9 @@ from cafenet.searching import width_search as widths
 from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.result import read_result, write_result
+from cafenet.searching.search_config import SearchConfig
 from cafenet.searching.store.trials import TrialStore, _birth
-from cafenet.searching.width_search import SearchConfig, WidthSearch
+from cafenet.searching.width_search import WidthSearch
 from tests.helpers.small_search import TRAIN, VALIDATION, tiny
 
 ALGORITHM = Evolution(population=12, iterations=4, num_parents=4)

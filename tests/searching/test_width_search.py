@@ -24,7 +24,8 @@ from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.latency import estimate as latency_model
 from cafenet.searching.latency.measure import LatencyConfig, measure_latency
-from cafenet.searching.width_search import SearchConfig, search_widths
+from cafenet.searching.search_config import SearchConfig
+from cafenet.searching.width_search import search_widths
 from cafenet.space.bins import flops_sensitive_bins
 from cafenet.supernet.sharing import Bilateral, LocallyFree
 from cafenet.supernet.supernet import Supernet

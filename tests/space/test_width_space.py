@@ -7,7 +7,7 @@ from torch import nn
 
 import cafenet
 from cafenet.errors import WidthError
-from cafenet.space.width_space import Frozen
+from cafenet.space.width_group import Frozen
 from tests.helpers.networks import IMAGE, Forward, pooled, sizes
 
 

@@ -5,15 +5,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from cafenet.common.run_files import FULL_NETWORK
+from cafenet.common.run_places import FULL_NETWORK
 from cafenet.space.bins import uniform_bins
-from cafenet.space.importance import unit_importance
+from cafenet.space.importance import restore_constants, unit_importance
 from cafenet.supernet import train
 from cafenet.supernet.plain_training import train_model
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
 from cafenet.supernet.train import train_supernet
-from cafenet.supernet.trainer import restore_constants
 from cafenet.training.optimizers import ScheduleConfig
 from tests.helpers.small_training import Plain, assert_same_state, built, config, data, log_of, sampling, supernet_of
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import cafenet
-from cafenet.space.width_space import Frozen
+from cafenet.space.width_group import Frozen
 from tests.helpers.networks import IMAGE, TWO_IMAGES, Forward, frozen_reason, pooled, proven, sizes, slots
 
 

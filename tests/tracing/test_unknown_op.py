@@ -6,7 +6,7 @@ from torch import nn
 
 import cafenet
 from cafenet.errors import TraceError
-from cafenet.space.width_space import Frozen
+from cafenet.space.width_group import Frozen
 from cafenet.tracing.rules import elementwise
 from tests.helpers.networks import IMAGE, Forward, frozen_reason, pooled, proven, reasons, sizes
 

@@ -26,7 +26,8 @@ from torch.utils.data import TensorDataset
 
 import cafenet
 from cafenet.cli.main import main as cafenet_command
-from cafenet.modules.calling import tensors_of, unwrap
+from cafenet.modules.tensors import tensors_of
+from cafenet.modules.unwrapping import unwrap
 from cafenet.tracing.tracer import find_space
 
 PACKAGE = str(Path(cafenet.__file__).parent)

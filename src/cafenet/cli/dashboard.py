@@ -55,7 +55,7 @@ def find_journal(run: Path, study: str | None = None) -> Path:
     Raises:
         StoreError: If the run has no scored widths, or no such study.
     """
-    from cafenet.common.run_files import JOURNAL
+    from cafenet.common.run_places import JOURNAL
     from cafenet.report.run_records import study_places
 
     journals = {

@@ -74,7 +74,9 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def _export(args: argparse.Namespace) -> None:
     """Find the model of a run, export it and print the difference of outputs."""
-    from cafenet.common.run_files import RECIPE, SLIM, expect_maker, maker_of, model_place, read_file
+    from cafenet.common.read_files import read_file
+    from cafenet.common.run_files import RECIPE
+    from cafenet.common.run_places import SLIM, expect_maker, maker_of, model_place
     from cafenet.pipeline.entries import read_entries
     from cafenet.runs.final_models import load_final
     from cafenet.runs.recipe_files import load_recipe

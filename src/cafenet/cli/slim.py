@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.cli.paths import some_path
-from cafenet.common.run_files import SLIM, UNIFORM
+from cafenet.common.run_places import SLIM, UNIFORM
 from cafenet.errors import DataError, ModelNameError
 
 _LIBRARIES = ("torchvision", "timm", "hf", "cafenet")

@@ -10,7 +10,8 @@ from cafenet.common.events import current_loggers
 from cafenet.common.extras import install
 from cafenet.common.files import write_text
 from cafenet.common.job_progress import duration, left_in_all
-from cafenet.common.run_files import LOG, gone, read_log
+from cafenet.common.read_files import gone, read_log
+from cafenet.common.run_places import LOG
 from cafenet.errors import TrainingError
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.detection.errors import DetectionError
-from cafenet.modules.calling import to_meta, unwrap
+from cafenet.modules.tensors import to_meta
+from cafenet.modules.unwrapping import unwrap
 
 TopLevels = Literal["none", "pool", "p6p7"]
 """Kind of the extra maps on top of a pyramid."""

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from cafenet.common.run_files import MODELS, RECIPE, SLIM, expect_maker, read_if_there, slug
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import RECIPE
+from cafenet.common.run_places import MODELS, SLIM, expect_maker, slug
 from cafenet.detection.errors import DetectionError
 from cafenet.detection.recipe import BackboneFile, BackbonesConfig
 from cafenet.models import load_model

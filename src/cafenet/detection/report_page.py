@@ -6,18 +6,9 @@ from statistics import mean
 from typing import Any
 
 from cafenet.common.files import write_text
-from cafenet.common.run_files import (
-    DETECTION_EVALUATION,
-    DETECTION_RESULTS,
-    DETECTIONS,
-    MANIFEST,
-    RECIPE,
-    REPORT,
-    SAMPLE_IMAGES,
-    SAMPLES,
-    model_place,
-    read_what_is_left,
-)
+from cafenet.common.read_files import read_what_is_left
+from cafenet.common.run_files import DETECTION_EVALUATION, DETECTION_RESULTS, DETECTIONS, MANIFEST, RECIPE, SAMPLES
+from cafenet.common.run_places import REPORT, SAMPLE_IMAGES, model_place
 from cafenet.detection.results import COLUMNS, HEADS, DetectorRow, claims, from_document, headline_of, spread
 from cafenet.detection.sample_images import class_colour, drawn
 from cafenet.errors import RecipeError

@@ -11,16 +11,9 @@ import torch
 from torch import nn
 
 from cafenet.common.files import write_json, write_text
-from cafenet.common.run_files import (
-    DETECTION_EVALUATION,
-    DETECTION_RESULTS,
-    DETECTIONS,
-    DETECTOR_CHECKPOINT,
-    RECIPE,
-    SAMPLES,
-    model_place,
-    read_file,
-)
+from cafenet.common.read_files import read_file
+from cafenet.common.run_files import DETECTION_EVALUATION, DETECTION_RESULTS, DETECTIONS, RECIPE, SAMPLES
+from cafenet.common.run_places import DETECTOR_CHECKPOINT, model_place
 from cafenet.detection.backbone_sources import Backbone, find_backbones
 from cafenet.detection.dataset import CocoData, check_pair, divide
 from cafenet.detection.detectors import Detector, build_detector, check_detector, pyramid_flops
@@ -33,10 +26,10 @@ from cafenet.detection.results import COLUMNS, DetectorRow, as_document
 from cafenet.detection.sample_images import write_samples
 from cafenet.detection.training import train_detector
 from cafenet.modules.digests import digest_of_model
+from cafenet.runs.devices import find_device
 from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.identity import begin_training, keep_evaluation, kept_evaluation
 from cafenet.runs.recipe_files import as_document as as_plain
-from cafenet.runs.workload import find_device
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import load_checkpoint
 from cafenet.training.loop import WITHOUT_EFFECT

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import SAMPLE_IMAGES, SAMPLES, read_what_is_left
+from cafenet.common.read_files import read_what_is_left
+from cafenet.common.run_files import SAMPLES
+from cafenet.common.run_places import SAMPLE_IMAGES
 from cafenet.detection.dataset import CocoData
 
 _COLOURS = ("#2f9bff", "#ff8c1a", "#00c48c", "#e052c0", "#f0d000", "#7a5cff", "#ff4d5e")

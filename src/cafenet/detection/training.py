@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from cafenet.common.options import NumProcesses, Positive, PositiveInt, Seed, check_options
-from cafenet.common.run_files import DETECTOR_CHECKPOINT
 from cafenet.common.run_log import RunLog
+from cafenet.common.run_places import DETECTOR_CHECKPOINT
 from cafenet.detection.detectors import Detector
 from cafenet.detection.images import Pictures, loader
 from cafenet.errors import TrainingError

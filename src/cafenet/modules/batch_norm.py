@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from cafenet.modules.calling import call_arguments
+from cafenet.modules.inputs import call_arguments
 
 
 def renew_statistics(model: nn.Module, inputs: Iterable[Any]) -> int:

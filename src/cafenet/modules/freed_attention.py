@@ -5,8 +5,9 @@ from typing import Any
 from torch import nn
 
 from cafenet.errors import CafeNetError
-from cafenet.modules.calling import copy_of, unwrap
+from cafenet.modules.copying import copy_of
 from cafenet.modules.head_attention import HeadAttention
+from cafenet.modules.unwrapping import unwrap
 from cafenet.modules.window_attention import MaxVitHeads, SwinHeads
 
 

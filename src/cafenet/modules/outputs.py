@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from cafenet.errors import TraceError
-from cafenet.modules.calling import tensors_by_path
+from cafenet.modules.tensors import tensors_by_path
 
 
 def output_paths(outputs: Any) -> tuple[str, ...]:

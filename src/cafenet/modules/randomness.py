@@ -56,3 +56,27 @@ def seed_torch(seed: int) -> None:
 def _drawn_state() -> tuple[Any, ...]:
     numpy = np.random.get_state(legacy=False)["state"]
     return random.getstate(), numpy["key"].tobytes(), numpy["pos"]
+
+
+@contextmanager
+def same_randomness(device: torch.device) -> Iterator[Callable[[], None]]:
+    """Restore PyTorch's random states on exit, and on demand.
+
+    Args:
+        device: Device whose random state is restored beside that of the CPU.
+
+    Yields:
+        A function that rewinds the random states to those on entry.
+    """
+    cpu = torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def rewind() -> None:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda, device)
+
+    try:
+        yield rewind
+    finally:
+        rewind()

@@ -13,8 +13,9 @@ from torch import nn
 
 from cafenet.errors import TrainingError
 from cafenet.modules.digests import digest_of_model
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import Start
-from cafenet.pipeline.stages import Job, place_for
+from cafenet.pipeline.stages import place_for
 from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.recalibration import recalibrate_model
 from cafenet.searching.budget import Budget, Cap

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from cafenet.modules.outputs import logits_of
-from cafenet.pipeline.stages import Job
+from cafenet.pipeline.job import Job
 from cafenet.scoring.examples import Examples
 from cafenet.scoring.metrics import chance_accuracy, metric_name, metric_values
 from cafenet.scoring.model_score import joined, metric_of, output_of

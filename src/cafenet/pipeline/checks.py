@@ -9,9 +9,12 @@ from torch.utils._pytree import tree_leaves
 
 from cafenet.common.user_code import UserPart
 from cafenet.errors import BudgetError, ScoringError, TrainingError, first_line
-from cafenet.modules.calling import call_arguments, training_mode, unknown_arguments
+from cafenet.modules.calling import training_mode
+from cafenet.modules.inputs import call_arguments, unknown_arguments
 from cafenet.modules.snapshot import unchanged
-from cafenet.pipeline.stages import Job, Stage, check_feasible
+from cafenet.pipeline.job import Job
+from cafenet.pipeline.one_stage import check_feasible
+from cafenet.pipeline.stage_plan import Stage
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric, check_labels, expect_function, is_per_example, metric_by_name
 from cafenet.searching.budget import Budget

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from cafenet.modules.batches import without_labels
-from cafenet.modules.calling import call_arguments, training_mode
+from cafenet.modules.calling import training_mode
+from cafenet.modules.inputs import call_arguments
 from cafenet.modules.outputs import has_outputs
 from cafenet.modules.snapshot import unchanged
 

@@ -12,12 +12,16 @@ import yaml
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import MANIFEST, RECIPE, SPACE, STAGES, START, expect_maker, read_if_there
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import MANIFEST, RECIPE, SPACE, STAGES, START
+from cafenet.common.run_places import expect_maker
 from cafenet.errors import RecipeError, TrainingError
 from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.entries import Entry, write_entries
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.run_directory import Again, RunDirectory
-from cafenet.pipeline.stages import Job, StagesConfig, StagesResult
+from cafenet.pipeline.stage_plan import StagesConfig
+from cafenet.pipeline.stages import StagesResult
 from cafenet.scoring.metrics import metric_name
 from cafenet.searching.algorithms.base import METHODS
 from cafenet.space.bins import Bins

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import ENTRIES, read_if_there, slug
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import ENTRIES
+from cafenet.common.run_places import slug
 from cafenet.errors import RecipeError
 
 

@@ -16,11 +16,12 @@ import torch
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import GAIN, read_if_there
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import GAIN
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import RECORD
+from cafenet.modules.copying import RECORD
 from cafenet.modules.digests import digest_of_model
-from cafenet.pipeline.stages import Job
+from cafenet.pipeline.job import Job
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import metric_name
 from cafenet.scoring.model_score import model_score

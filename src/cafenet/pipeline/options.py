@@ -5,11 +5,11 @@ from typing import Annotated
 
 from cafenet.common.options import PositiveInt, Range, Rising, Share, check_options
 from cafenet.errors import BudgetError
-from cafenet.pipeline.stages import StagesConfig
+from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.latency.measure import LatencyConfig
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
 

@@ -24,17 +24,20 @@ from cafenet.common.events import EventLogger, current_loggers, logging_to
 from cafenet.common.loggers import loggers_of
 from cafenet.common.options import Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_files import model_place, search_place, stage_place
+from cafenet.common.run_places import model_place, search_place, stage_place
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import unwrap
+from cafenet.modules.unwrapping import unwrap
 from cafenet.pipeline.dict_batches import inputs_to_trace
 from cafenet.pipeline.directory import SearchDirectory, kept_in
 from cafenet.pipeline.gain import measure_gain
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import algorithm_of
+from cafenet.pipeline.one_stage import band_about, search_trained
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.result import SearchResult, SearchResults
-from cafenet.pipeline.stages import Job, StagesConfig, StagesResult, band_about, place_for, search_trained
+from cafenet.pipeline.stage_plan import StagesConfig
+from cafenet.pipeline.stages import StagesResult, place_for
 from cafenet.pipeline.trained_model import judge
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric

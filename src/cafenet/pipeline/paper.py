@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from cafenet.errors import CafeNetError
 from cafenet.pipeline.options import SearchOptions
-from cafenet.pipeline.stages import StagesConfig
+from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.random_search import RandomSearch

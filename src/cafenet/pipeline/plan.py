@@ -15,10 +15,13 @@ from torch import nn
 
 from cafenet.common.events import logging_nothing
 from cafenet.common.job_progress import duration
-from cafenet.common.run_files import STAGES, search_place
+from cafenet.common.run_files import STAGES
+from cafenet.common.run_places import search_place
 from cafenet.modules.batch_norm import has_statistics
 from cafenet.pipeline.baseline import uniform_cut
-from cafenet.pipeline.stages import Job, Stage, StagesConfig, band_about, plan_jobs, plan_stages
+from cafenet.pipeline.job import Job
+from cafenet.pipeline.one_stage import band_about
+from cafenet.pipeline.stage_plan import Stage, StagesConfig, plan_jobs, plan_stages
 from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.model_score import output_of
 from cafenet.searching.budget import Budget

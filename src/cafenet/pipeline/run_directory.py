@@ -21,7 +21,9 @@ import torch
 
 from cafenet.common.files import put_aside, write_json, write_text
 from cafenet.common.plain_values import digest_of_values
-from cafenet.common.run_files import FORMAT_VERSION, MANIFEST, RECIPE, expect_this_format, gone, read_file
+from cafenet.common.read_files import gone, read_file
+from cafenet.common.run_files import MANIFEST, RECIPE
+from cafenet.common.run_places import FORMAT_VERSION, expect_this_format
 from cafenet.common.yaml_text import read_yaml
 from cafenet.errors import CafeNetError, RunFileError
 

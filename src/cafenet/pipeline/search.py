@@ -1,9 +1,7 @@
 """The whole search in one call, for a user's own model and data."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -12,45 +10,33 @@ from torch.utils.data import DataLoader, Dataset
 
 from cafenet.common.directories import usable_directory
 from cafenet.common.events import EventLogger, current_loggers, logging_to
-from cafenet.common.job_progress import next_part, whole_job
+from cafenet.common.job_progress import whole_job
 from cafenet.common.loggers import loggers_of
 from cafenet.common.options import NotNegative, Positive, Seed, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_files import STAGES, model_place, search_place, slug, stage_place
+from cafenet.common.run_places import search_place, stage_place
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import expect_values, unwrap
 from cafenet.modules.randomness import kept_randomness
-from cafenet.pipeline.baseline import Baseline, wants_baseline
-from cafenet.pipeline.checks import check_latency, check_search, expect_parameters
+from cafenet.modules.unwrapping import expect_values, unwrap
+from cafenet.pipeline.baseline import wants_baseline
+from cafenet.pipeline.checks import expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
-from cafenet.pipeline.directory import SearchDirectory, expect_same_model, kept_in, stages_before
-from cafenet.pipeline.gain import Gain, measure_gain
+from cafenet.pipeline.directory import SearchDirectory, expect_same_model, kept_in
+from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.paper import paper_options
-from cafenet.pipeline.plan import length_of, plan_search
+from cafenet.pipeline.plan import length_of
 from cafenet.pipeline.result import SearchResult, SearchResults
-from cafenet.pipeline.stages import (
-    Job,
-    StagesConfig,
-    StagesResult,
-    latencies_before,
-    place_for,
-    plan_stages,
-    search_in_stages,
-    stages_for,
-)
-from cafenet.pipeline.trained_model import Verdict, judge
+from cafenet.pipeline.trained_model import judge
+from cafenet.pipeline.whole_search import WholeSearch
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric
-from cafenet.scoring.recalibration import recalibrate_model
-from cafenet.searching.budget import Budget, costs_in, expect_different, parse_budget
-from cafenet.searching.latency.measure import check_runtime, measure_latency
-from cafenet.space.width_space import WidthSpace
+from cafenet.searching.budget import costs_in, expect_different
 from cafenet.supernet.build import for_capped_costs
-from cafenet.supernet.plain_training import initialised, train_model
-from cafenet.supernet.train import TrainConfig, check_training, share_full_network
+from cafenet.supernet.plain_training import initialised
+from cafenet.supernet.train import TrainConfig, share_full_network
 from cafenet.tracing.tracer import trace
 from cafenet.training.batch_feed import as_dataset
 from cafenet.training.losses import OWN_LOSS
@@ -270,7 +256,7 @@ def search(
     )
     space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs)
     test = list(test_data) if isinstance(test_data, Iterator) else test_data
-    whole = _Whole(model, example_inputs, space, job, final, start, test, wants_baseline(baseline, final))
+    whole = WholeSearch(model, example_inputs, space, job, final, start, test, wants_baseline(baseline, final))
     is_several = not isinstance(budget, str) or "," in budget
     with logging_to(loggers_of(loggers)), kept_in(directory) as place:
         kept = SearchDirectory(place, seed=int(seed), budget=budget, is_kept=directory is not None)
@@ -308,167 +294,3 @@ def _texts(budget: Any) -> list[Any]:
     if not texts:
         raise BudgetError('a budget must be a text such as "50%", or several of them, but there is none')
     return texts
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """One budget with its stages and the directory of their supernets."""
-
-    budget: Budget
-    full_costs: dict[str, float]
-    stages: StagesConfig
-    place: Path
-    is_measured_before: bool
-    """True if an earlier search in the same directory has measured the latencies."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Whole:
-    """The parts that the searches of all budgets have in common."""
-
-    model: nn.Module
-    example_inputs: Any
-    space: WidthSpace
-    job: Job
-    final: TrainConfig | None
-    start: Start
-    test: Data | None
-    has_baseline: bool
-    verdict: Verdict = field(default_factory=lambda: Verdict(is_trained=False, sentence=""))
-
-    def for_verdict(self, verdict: Verdict, given: Given, options: SearchOptions) -> "_Whole":
-        """Return the same with the defaults for a model that is trained, or for one that is not."""
-        training, final = given.trainings(verdict.is_trained)
-        supernet, sampling = supernet_of(options, verdict.is_trained), sampling_of(options, verdict.is_trained)
-        supernet = replace(supernet, bins=self.job.supernet.bins)  # as the budgets need them
-        job = replace(self.job, training=training, supernet=supernet, sampling=sampling)
-        return replace(self, job=job, final=final, verdict=verdict)
-
-    def announce(self, asked: Sequence[_Asked], directory: Path | None) -> list[float | None]:
-        """Say what the model is, what will be done and how long that takes, and return the seconds of each part."""
-        print(self.verdict.sentence, file=sys.stderr, flush=True)
-        seconds: list[float | None] = []
-        for each in asked:
-            training = None if self.uniform is None else self.uniform.training
-            plan = plan_search(
-                self.model,
-                self.space,
-                self.job,
-                each.budget,
-                each.stages,
-                self.final,
-                training,
-                directory,
-            )
-            print(plan, file=sys.stderr, flush=True)
-            seconds += [part.seconds for part in plan.parts]
-        return seconds
-
-    @property
-    def uniform(self) -> Baseline | None:
-        """The Uniform baseline, if there is one."""
-        if self.final is None or not self.has_baseline:
-            return None
-        return Baseline(
-            self.model, self.example_inputs, self.space, self.job, self.final, self.start, self.verdict.is_trained
-        )
-
-    @cached_property
-    def full_latency_ms(self) -> float:
-        """Latency of the full model, measured once for all budgets."""
-        return measure_latency(self.model, self.example_inputs, self.job.latency)
-
-    def ask(self, text: Any, place: Path, stages: StagesConfig | None) -> _Asked:
-        """Read a budget. A second start takes the latencies that the first one measured."""
-        before = latencies_before(place, str(text).strip(), self.space, self.job.latency)
-
-        def measure() -> float:
-            """Return the latency of the full model, to which a percentage refers."""
-            return self.full_latency_ms if before is None else before["full_ms"]
-
-        budget = parse_budget(text, self.space, full_latency_ms=measure)
-        full = {"flops": float(self.space.flops()), "params": float(self.space.params())}
-        if any(cap.cost == "latency_ms" for cap in budget.caps):
-            full["latency_ms"] = measure()
-        stages = stages or stages_before(place) or stages_for(budget, full, self.start)
-        return _Asked(budget, full, stages, place, before is not None)
-
-    def check(self, asked: Sequence[_Asked]) -> None:
-        """Report problems before the first training."""
-        for training in (self.job.training, self.final):
-            if training is not None:
-                check_training(training, self.job.train, next(self.model.parameters()).device, self.job.loss)
-        beta = self.job.supernet.beta
-        plans = [plan_stages(each.budget, each.full_costs, beta, each.stages) for each in asked]
-        is_fresh = not all((each.place / STAGES.name).exists() for each in asked)
-        if is_fresh:
-            check_runtime(self.model, self.example_inputs, self.job.latency)
-        check_search(self.job, self.space, [stage for plan in plans for stage in plan], is_fresh, self.test)
-        for each in asked:
-            if not each.is_measured_before:
-                check_latency(self.job, self.space, each.budget, self.example_inputs)
-
-    def search(
-        self, asked: _Asked, kept: SearchDirectory, describe: Callable[[], None], directory: Path | None
-    ) -> SearchResult:
-        """Search one budget and return its slim model."""
-        budget = asked.budget
-        with kept.timed("search"):
-            found = search_in_stages(
-                self.space, self.example_inputs, budget, self.job, asked.stages, asked.place, asked.full_costs
-            )
-        describe()
-        entry = kept.add_entry(found)
-        with kept.timed("finetune"):
-            slim = self._finished(found, self._model_place(kept.path, entry.key))
-        models = {"before": self.model, "after": slim}
-        if self.uniform is not None:
-            with next_part(), kept.timed("uniform"):
-                place = self._model_place(kept.path, slug(budget.text, "Uniform"))
-                models["Uniform"] = self.uniform.trained(budget, found.result, place)
-        with kept.timed("compare"):
-            gain = self._gain(models, self._model_place(kept.path, entry.key))
-        uniform = models.get("Uniform")
-        return SearchResult(slim, found.result, self.space, self.example_inputs, directory, gain, uniform)
-
-    def _model_place(self, directory: Path, key: str) -> Path:
-        """Return the directory of a model that is trained with the seed of the search."""
-        return model_place(directory, key, self.job.training.seed)
-
-    def _gain(self, models: dict[str, nn.Module], place: Path) -> Gain:
-        """Compare the slim model with the original and with Uniform."""
-        return measure_gain(
-            models,
-            self.space,
-            self.example_inputs,
-            self.job,
-            is_trained=self.verdict.is_trained,
-            uniform="" if self.uniform is None else self.uniform.words,
-            test=self.test,
-            place=place,
-        )
-
-    def _finished(self, found: StagesResult, place: Path) -> nn.Module:
-        """Return the slim model with recalibrated statistics, trained if the user asked for it."""
-        slim, job, channels = found.slim, self.job, found.result.channels
-        if self.final is None or self.start == "supernet":
-            num_examples, device = job.scoring.calibration_size, next(slim.parameters()).device
-            recalibrate_model(slim, hold_examples(job.train, "training data", num_examples=num_examples, device=device))
-        else:
-            slim = self.space.extract(channels=channels, model=initialised(self.model, self.final.seed))
-        if self.final is None:
-            return slim
-        is_fresh = self.start == "scratch"
-        begins_with = {"channels": channels} | ({} if is_fresh else {"stage": found.place.name})
-        place = place_for(place.parent, place.name, begins_with)
-        with next_part():
-            return train_model(
-                slim,
-                self.example_inputs,
-                job.train,
-                self.final,
-                loss=job.loss,
-                directory=place,
-                quiet=job.quiet,
-                title="slim model",
-            )

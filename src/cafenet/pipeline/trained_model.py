@@ -13,12 +13,13 @@ from pathlib import Path
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import TRAINED, read_if_there
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import TRAINED
 from cafenet.errors import ScoringError
-from cafenet.modules.calling import tensors_of
 from cafenet.modules.digests import digest_of_model
+from cafenet.modules.tensors import tensors_of
 from cafenet.pipeline.chance import Compared, against_chance
-from cafenet.pipeline.stages import Job
+from cafenet.pipeline.job import Job
 from cafenet.scoring.examples import Examples, hold_examples, in_content_order
 from cafenet.scoring.metrics import in_own_unit, metric_name
 from cafenet.scoring.model_score import output_of

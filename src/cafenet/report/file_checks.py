@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.common.plain_values import digest_of_values
-from cafenet.common.run_files import LOG, MANIFEST, RECIPE, read_log
+from cafenet.common.read_files import read_log
+from cafenet.common.run_files import MANIFEST, RECIPE
+from cafenet.common.run_places import LOG
 
 LOGGED = ("epoch", "loss")
 """Keys of a log's line that a figure needs."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from cafenet.common.run_files import EVALUATION, SLIM, model_place, read_what_is_left
+from cafenet.common.read_files import read_what_is_left
+from cafenet.common.run_files import EVALUATION
+from cafenet.common.run_places import SLIM, model_place
 from cafenet.common.statistics import PairedDifference, compare_paired
 from cafenet.pipeline.entries import Entry
 from cafenet.pipeline.gain import Gain, Measured

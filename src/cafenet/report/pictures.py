@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.common.picture import Picture
-from cafenet.common.run_files import SUPERNET, slug
+from cafenet.common.run_places import SUPERNET, slug
 from cafenet.errors import RunFileError
 from cafenet.report.figure_html import standalone
 from cafenet.report.kinds import kind_of

@@ -9,7 +9,7 @@ import yaml
 
 from cafenet.common.files import write_text
 from cafenet.common.job_progress import duration
-from cafenet.common.run_files import REPORT
+from cafenet.common.run_places import REPORT
 from cafenet.report.figure_html import figure_part
 from cafenet.report.figures import all_figures
 from cafenet.report.html import data, document, folded, masthead, row, table, text

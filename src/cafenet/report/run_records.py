@@ -4,23 +4,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cafenet.common.run_files import (
-    DETECTION_RESULTS,
-    ENTRIES,
+from cafenet.common.read_files import read_log, read_what_is_left
+from cafenet.common.run_files import DETECTION_RESULTS, ENTRIES, GAIN, MANIFEST, RECIPE, RESULTS, SPACE
+from cafenet.common.run_places import (
     FULL_NETWORK,
-    GAIN,
     JOURNAL,
     LOG,
-    MANIFEST,
-    RECIPE,
-    RESULTS,
-    SPACE,
     SUPERNET,
     expect_this_format,
     maker_of,
     model_place,
-    read_log,
-    read_what_is_left,
     slug,
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError

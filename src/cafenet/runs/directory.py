@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from cafenet.common.run_files import RECIPE, expect_maker, read_if_there
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import RECIPE
+from cafenet.common.run_places import expect_maker
 from cafenet.errors import RecipeError, RunFileError
 from cafenet.pipeline.run_directory import Again, RunDirectory
 from cafenet.runs.recipe import Recipe

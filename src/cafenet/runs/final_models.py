@@ -5,24 +5,18 @@ from typing import Any
 
 from torch import nn
 
-from cafenet.common.run_files import (
-    ENTRIES,
-    EVALUATION,
-    SLIM,
-    START,
-    SUPERNET_CHECKPOINT,
-    model_place,
-    read_if_there,
-)
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import ENTRIES, EVALUATION, START
+from cafenet.common.run_places import SLIM, SUPERNET_CHECKPOINT, model_place
 from cafenet.errors import RecipeError, RunFileError, SlimFileError
 from cafenet.pipeline.entries import Entry
 from cafenet.runs.identity import begin_training, digest_of_file, keep_evaluation, kept_evaluation
 from cafenet.runs.recipe_files import as_document
 from cafenet.runs.workload import Workload
 from cafenet.scoring.evaluation import evaluate
+from cafenet.space.importance import restore_constants
 from cafenet.space.slim_file import load, save
 from cafenet.supernet.plain_training import train_model
-from cafenet.supernet.trainer import restore_constants
 from cafenet.training.checkpoint import load_checkpoint, restoring
 from cafenet.training.loop import WITHOUT_EFFECT
 

@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import START, RunFile, read_if_there
+from cafenet.common.read_files import read_if_there
+from cafenet.common.run_files import START, RunFile
 from cafenet.data import ImageData
 from cafenet.errors import RunFileError
 from cafenet.modules.digests import bytes_of

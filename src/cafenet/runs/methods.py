@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cafenet.common.run_files import FIXED_SUPERNET, RANDOM, SUPERNET, search_place, slug
+from cafenet.common.run_places import FIXED_SUPERNET, RANDOM, SUPERNET, search_place, slug
 from cafenet.pipeline.entries import Entry
-from cafenet.pipeline.stages import run_supernet, search_in_stages
+from cafenet.pipeline.one_stage import run_supernet
+from cafenet.pipeline.stages import search_in_stages
 from cafenet.runs.workload import Workload
 from cafenet.scoring.evaluation import evaluate
 from cafenet.searching.algorithms.base import METHODS

@@ -17,7 +17,7 @@ from cafenet.common.options import (
 )
 from cafenet.data.augment import Augmentation
 from cafenet.errors import RecipeError
-from cafenet.pipeline.stages import StagesConfig
+from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.scoring.scorer import ScoringConfig
 from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.algorithms.greedy import Greedy

@@ -8,16 +8,18 @@ from typing import Literal
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.run_files import FIXED_SUPERNET, RESULTS, SPACE, SUPERNET
-from cafenet.modules.calling import RECORD
+from cafenet.common.run_files import RESULTS, SPACE
+from cafenet.common.run_places import FIXED_SUPERNET, SUPERNET
+from cafenet.modules.copying import RECORD
 from cafenet.pipeline.entries import Entry, write_entries
-from cafenet.pipeline.stages import train_stage
+from cafenet.pipeline.one_stage import train_stage
 from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.final_models import final_model, load_final
 from cafenet.runs.methods import baseline_entries, searched_entries
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
+from cafenet.runs.workload_checks import check_workload
 from cafenet.searching.latency.measure import Latency, measure_latencies
 from cafenet.space.description import describe_space
 from cafenet.space.extraction import SlimRecord
@@ -51,7 +53,7 @@ def run_recipe(
         CafeNetError: If the recipe, the data or a file in the directory cannot be used.
     """
     workload = Workload(recipe, directory, quiet=quiet)
-    workload.check()
+    check_workload(workload)
     if workload.scaling_note and not quiet:
         print(workload.scaling_note, file=sys.stderr)
     place = RecipeDirectory(directory, recipe, command)

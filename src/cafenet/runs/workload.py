@@ -11,28 +11,25 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from cafenet.common.limits import check_input_size
-from cafenet.common.run_files import LATENCY
+from cafenet.common.run_places import LATENCY
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
 from cafenet.data.loaders import scaling_note
-from cafenet.errors import DataError, RecipeError, first_line
+from cafenet.errors import RecipeError
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default
-from cafenet.modules.calling import training_mode
-from cafenet.pipeline.stages import Job
+from cafenet.pipeline.job import Job
+from cafenet.runs.devices import find_device
 from cafenet.runs.identity import digest_of_data
 from cafenet.runs.recipe import Recipe
-from cafenet.searching.algorithms.base import METHODS, Algorithm
+from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import Budget, costs_in, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
-from cafenet.searching.latency.measure import KnownLatency, check_runtime
-from cafenet.searching.width_search import SearchConfig
+from cafenet.searching.latency.measure import KnownLatency
+from cafenet.searching.search_config import SearchConfig
 from cafenet.space.width_space import WidthSpace
-from cafenet.supernet.build import build_bins, build_supernet, for_capped_costs
-from cafenet.supernet.train import check_training
+from cafenet.supernet.build import build_bins, for_capped_costs
 from cafenet.tracing.tracer import find_space, trace
-from cafenet.training.losses import check_target
-from cafenet.training.process_group import processes
 
 
 class Workload:
@@ -50,117 +47,6 @@ class Workload:
         self.recipe, self.quiet = replace(recipe, supernet=supernet), quiet
         self._latency_file = None if directory is None else directory / LATENCY
         self._spaces: dict[tuple[tuple[str, int], ...], WidthSpace] = {}
-
-    def check(self) -> None:
-        """Check everything that can be known before long work starts.
-
-        That covers names, data, labels, options, budgets and the smallest subnet.
-
-        Raises:
-            CafeNetError: If something in the recipe cannot be used.
-        """
-        self._check_options()
-        batch = next(iter(self.loader(self.validation)))
-        self._check_targets(self._output(batch[0].to(self.device)))
-        build_supernet(self.model, self.space, self.recipe.supernet)
-        check_runtime(self.model, self.example, self.recipe.latency)
-        for budget in self.budgets:
-            self.feasible(budget)
-        self._check_trainings()
-
-    def _check_options(self) -> None:
-        """Report mistakes that need neither model nor data, all in one message."""
-        recipe, seeds = self.recipe, self.recipe.finetune.seeds
-        find_device(recipe.device)
-        problems = []
-        if not seeds or len(set(seeds)) < len(seeds):
-            problems.append(f"finetune.seeds must hold at least one seed, each once, but is {list(seeds)}")
-        if not recipe.algorithms:
-            problems.append(f"algorithms must hold at least one of {', '.join(METHODS)}, but is empty")
-        if len(set(recipe.algorithms)) < len(recipe.algorithms):
-            problems.append(f"algorithms must hold each once, but is {list(recipe.algorithms)}")
-        if recipe.finetune.teacher == "original" and not recipe.baselines.original:
-            problems.append("finetune.teacher original needs baselines.original true, but it is false")
-        teacher = recipe.finetune.teacher or ""
-        if teacher.startswith(("cafenet:", "torchvision:", "timm:")) and not recipe.finetune.teacher_options:
-            problems.append(
-                f"a teacher must come with weights, but {teacher} has none by itself; give finetune.teacher_options, "
-                "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
-            )
-        problems += _without_effect(recipe)
-        if recipe.sampling.random_share and recipe.supernet.sharing == "locally_free" and recipe.supernet.r == 0:
-            problems.append(
-                f"sampling.random_share is {recipe.sampling.random_share}, but with supernet.r 0 there is one "
-                "candidate; raise supernet.r"
-            )
-        if recipe.sampling.distill and recipe.sampling.full_share == 0 and not recipe.supernet.sort_by_importance:
-            problems.append(
-                "sampling.distill learns from a trained network, but fresh weights are not; give "
-                "sampling.full_share more than 0, or a model with weights and supernet.sort_by_importance true"
-            )
-        if recipe.finetune.start == "supernet" and recipe.stages.num_stages > 1:
-            problems.append(f"finetune.start supernet needs one stage, but there are {recipe.stages.num_stages}")
-        if problems:
-            raise RecipeError("; ".join(problems))
-
-    def _output(self, inputs: Tensor) -> Tensor:
-        """Return the output of the model, which must be one tensor with one row per example."""
-        name = self.recipe.model.name
-        try:
-            with training_mode(self.model, False), torch.no_grad():
-                output = self.model(inputs)
-        except Exception as error:  # whatever the user's forward raises
-            raise DataError(
-                f"the model {name} must take inputs of shape {list(inputs.shape[1:])}, but: {type(error).__name__}: "
-                f"{first_line(error)}; see model.options, model.input_size and data.source"
-            ) from error
-        if not isinstance(output, Tensor) or output.ndim != 2:
-            found = list(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
-            raise RecipeError(
-                f"the model {name} of a recipe must return one tensor of shape (batch, classes), but returns {found}; "
-                "give a FACTORY whose forward does, or use cafenet.search with a loss and a metric of your own"
-            )
-        return output
-
-    def _check_targets(self, output: Tensor) -> None:
-        """Check that labels and outputs fit each other and the loss."""
-        data, loss = self.whole_train, self.recipe.loss
-        if data.is_multi_label != (loss == "bce"):
-            kind = "attributes" if data.is_multi_label else "classes"
-            raise DataError(f"the loss must be bce for attributes alone, but is {loss} for the {kind} of {data.name}")
-        if output.shape[1] != len(data.classes):
-            raise DataError(
-                f"the model must have one output a class, but {self.recipe.model.name} has {output.shape[1]} and "
-                f"{data.name} has {len(data.classes)} classes; give --model.options.num_classes {len(data.classes)}"
-            )
-        for part in (data.targets, self.test.targets):
-            check_target(loss, output[:1].expand(len(part), *output.shape[1:]), part)
-
-    def _check_trainings(self) -> None:
-        """Check the options of every training, and that its data fill a step."""
-        recipe = self.recipe
-        final, random = recipe.finetune, recipe.baselines.random_epochs
-        trainings = [(replace(recipe.train, seed=recipe.seed), self.train)]
-        trainings += [(final.training(seed), self.whole_train) for seed in recipe.finetune.seeds]
-        if recipe.baselines.random_widths:
-            trainings.append((replace(final.training(recipe.seed), epochs=random), self.train))
-        for config, data in trainings:
-            check_training(config, self.loader(data, augmented_batch=config.batch_size), self.device, recipe.loss)
-        if recipe.finetune.teacher not in (None, "original"):
-            self._check_teacher()
-
-    def _check_teacher(self) -> None:
-        """Check that the outputs of the teacher have the shape of the model's outputs."""
-        shapes = []
-        for each in (self.model, self.teacher()):
-            with training_mode(each, False), torch.no_grad():
-                output = each(self.example)
-            shapes.append(list(output.shape[1:]) if isinstance(output, Tensor) else type(output).__name__)
-        if shapes[0] != shapes[1]:
-            raise RecipeError(
-                f"a teacher must have the model's outputs, {shapes[0]}, but {self.recipe.finetune.teacher} has "
-                f"{shapes[1]}; see finetune.teacher_options"
-            )
 
     def build(self, seed: int) -> nn.Module:
         """Build the full network with fresh weights.
@@ -422,46 +308,3 @@ class Workload:
             freeze=self.freeze,
             quiet=self.quiet,
         )
-
-
-def _without_effect(recipe: Recipe) -> list[str]:
-    """Return options that must not be set, because other keys of the recipe decide."""
-    given = {
-        "train.seed": (recipe.train.seed, "seed"),
-        "finetune.seed": (recipe.finetune.seed, "finetune.seeds"),
-        "train.num_workers": (recipe.train.num_workers, "data.num_workers"),
-        "finetune.num_workers": (recipe.finetune.num_workers, "data.num_workers"),
-    }
-    return [
-        f"{name} must be left out, since {deciding} decides, but is {value}"
-        for name, (value, deciding) in given.items()
-        if value
-    ]
-
-
-def find_device(name: str) -> torch.device:
-    """Return a device by name after checking that tensors can be put on it.
-
-    Args:
-        name: auto, cpu, cuda or cuda:1. Under torchrun, `cuda` is the GPU of each process.
-
-    Returns:
-        The device.
-
-    Raises:
-        RecipeError: If pyTorch cannot use the device.
-    """
-    processes()
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
-    try:
-        if torch.empty(1, device=name).device.type == "meta":
-            raise RuntimeError("meta tensors hold no values")
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise RecipeError(
-            f"device must be auto, cpu or one that PyTorch can use here, but {name!r} is not: {reason}"
-        ) from error
-    return torch.device(name)

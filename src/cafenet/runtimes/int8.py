@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from cafenet.errors import CafeNetError, ExportError, first_line
-from cafenet.modules.calling import copied
+from cafenet.modules.inputs import copied
 from cafenet.runtimes.executorch_xnnpack import quiet, require_executorch, write_executorch
 from cafenet.runtimes.onnx_runtime import read_onnx, require_onnx, write_onnx
 from cafenet.runtimes.open_vino import require_openvino

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cafenet.errors import ExportError, first_line
-from cafenet.modules.calling import copied
+from cafenet.modules.inputs import copied
 from cafenet.runtimes.session import Inputs
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cafenet.errors import DeploymentError, first_line
-from cafenet.modules.calling import tensors_of
+from cafenet.modules.tensors import tensors_of
 from cafenet.runtimes.session import Inputs, Pass
 
 

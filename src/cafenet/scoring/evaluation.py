@@ -12,7 +12,8 @@ from cafenet.common.options import check_arguments
 from cafenet.common.user_code import items_of
 from cafenet.errors import ScoringError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import call_arguments, running_on, training_mode
+from cafenet.modules.calling import training_mode
+from cafenet.modules.inputs import call_arguments, running_on
 from cafenet.modules.outputs import logits_of
 from cafenet.scoring.examples import Data, as_pair
 from cafenet.scoring.metrics import check_labels

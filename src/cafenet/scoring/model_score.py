@@ -10,7 +10,8 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from cafenet.common.user_code import UserPart
 from cafenet.errors import ScoringError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import call_arguments, running_on, training_mode
+from cafenet.modules.calling import training_mode
+from cafenet.modules.inputs import call_arguments, running_on
 from cafenet.modules.snapshot import unchanged
 from cafenet.scoring.examples import Data, pairs_of
 from cafenet.scoring.metrics import Metric, expect_function, metric_by_name, metric_values

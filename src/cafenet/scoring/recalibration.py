@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cafenet.modules.batch_norm import collecting_statistics, renew_statistics, reset_statistics
-from cafenet.modules.calling import call_arguments
+from cafenet.modules.inputs import call_arguments
 from cafenet.modules.snapshot import unchanged
 from cafenet.scoring.examples import Examples
 from cafenet.space.layout import Subnet, cuts

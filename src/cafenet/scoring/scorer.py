@@ -20,7 +20,8 @@ from cafenet.common.user_code import UserPart
 from cafenet.errors import ScoringError
 from cafenet.modules.batch_norm import has_statistics
 from cafenet.modules.batches import Batch, LossFunction
-from cafenet.modules.calling import tensors_of, training_mode
+from cafenet.modules.calling import training_mode
+from cafenet.modules.tensors import tensors_of
 from cafenet.scoring.examples import Data, Examples, hold_examples, in_content_order
 from cafenet.scoring.metrics import (
     Metric,

@@ -1,24 +1,17 @@
 """The search for widths of a trained supernet: budgets in, results out, and every score in the trial store."""
 
-import hashlib
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from cafenet.common.events import current_loggers
 from cafenet.common.interrupts import Stopped, graceful_stop
-from cafenet.common.options import NotEmpty, PositiveInt, Range, Rising, Seed, Share, check_arguments, check_options
+from cafenet.common.options import NotEmpty, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_log import RunLog
 from cafenet.errors import BudgetError
 from cafenet.modules.batches import LossFunction
 from cafenet.scoring.examples import Data
@@ -29,46 +22,21 @@ from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.final_pick import pick_best
+from cafenet.searching.identity import supernet_identity
 from cafenet.searching.latency.correction import Meter
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
 from cafenet.searching.latency.measure import KnownLatency, LatencyConfig, Reference, measure_latency
 from cafenet.searching.result import FoundWidths
 from cafenet.searching.score_board import Contest
+from cafenet.searching.search_config import SearchConfig
+from cafenet.searching.search_progress import SearchProgress
 from cafenet.searching.store.scored_width import ScoredWidth
 from cafenet.searching.workers import local_workers, shared_storage
 from cafenet.space.bins import IntArray
-from cafenet.space.importance import constants
 from cafenet.supernet.supernet import Supernet
 
 if TYPE_CHECKING:
     from cafenet.searching.store.trials import TrialStore
-
-
-@dataclass(frozen=True)
-class SearchConfig:
-    """Options of a search that do not depend on the algorithm.
-
-    Example:
-        >>> from cafenet.searching.width_search import SearchConfig
-        >>> SearchConfig(min_usage=0.98, seed=1).num_finalists
-        5
-    """
-
-    band: Annotated[tuple[Share, Share], Rising()] = (0.95, 1.0)
-    """Smallest and largest share of the budget that widths proposed by `Evolution` and `RandomSearch` use. `Trend`
-    chooses its own widths."""
-    min_usage: Share = 0.99
-    """Smallest share of the budget that the result uses, if any width vector can."""
-    num_finalists: PositiveInt = 5
-    """Number of best widths that are filled up and scored exactly at the end. Vectors that `Trend` settles on are tried
-    one after the other instead."""
-    seed: Seed = 0
-    """Seed of all random choices of the search."""
-    search_workers: Annotated[int, Range(1, 4096)] = 1
-    """Number of processes on this machine; they divide its threads."""
-
-    def __post_init__(self) -> None:
-        check_options(self, BudgetError)
 
 
 def search_widths(
@@ -236,7 +204,7 @@ class WidthSearch:
 
     def _search(self, feasible: Feasible, store: "TrialStore", stopped: list[str], quiet: bool) -> FoundWidths:
         budget = feasible.budget
-        progress = _Progress(self.algorithm.num_widths(feasible), f"search {budget.text}", quiet)
+        progress = SearchProgress(self.algorithm.num_widths(feasible), f"search {budget.text}", quiet)
         check = partial(_stop, stopped)
         contest = Contest(self.scorer, store, self._costs, self._name(budget), progress, check)
         reference = self._reference(feasible)
@@ -374,22 +342,6 @@ class WidthSearch:
         }
 
 
-def supernet_identity(supernet: Supernet) -> dict[str, object]:
-    """Return plain values that tell one trained supernet from another.
-
-    Args:
-        supernet: The supernet.
-
-    Returns:
-        Its bins, its way to share weights and a digest of its weights, by name.
-    """
-    return {
-        "bins": {group.name: [group.channels, group.first, group.size] for group in supernet.binned.bins.groups},
-        "sharing": repr(supernet.sharing),
-        "weights": _digest({**supernet.model.state_dict(), **constants(supernet.space, supernet.model)}),
-    }
-
-
 def _usage(feasible: Feasible, bin_counts: IntArray, measured: Mapping[str, float]) -> float:
     """Return the share of the budget that a width uses, with measured costs in place of estimates if there are any."""
     widths = feasible.bins.widths(bin_counts[None])
@@ -403,40 +355,3 @@ def _stop(stopped: list[str]) -> None:
     """Raise `Stopped` if a signal has arrived."""
     if stopped:
         raise Stopped(f"stopped by {stopped[0]}; scores are kept, start again to continue", stopped[0])
-
-
-class _Progress:
-    """Shows progress with the best score so far and the rate; the final scores come after the last step."""
-
-    def __init__(self, total: int, title: str, quiet: bool) -> None:
-        self._run_log, self._total = RunLog(None, total, title=title, quiet=quiet), total
-        self._run_log.start(0)
-        self._title = title
-        self._number, self._best, self._start = 0, -math.inf, time.monotonic()
-
-    def __call__(self, scored: ScoredWidth) -> None:
-        self._number += 1
-        if scored.score.is_complete:
-            self._best = max(self._best, scored.score.value)
-            values = {"score": scored.score.value, "best": self._best, **scored.costs}
-            current_loggers().trial(self._title, self._number, values)
-        self._run_log.show(min(self._number, self._total - 1), f"{scored.label}, {self._note()}")
-
-    def close(self) -> None:
-        """Show the last state and restore the terminal."""
-        self._run_log.show(self._total, self._note())
-        self._run_log.close()
-
-    def _note(self) -> str:
-        """Return the best score and the rate in words."""
-        rate = 60 * self._number / max(time.monotonic() - self._start, 1e-9)
-        return f"best {self._best:.4g}, {rate:.0f} widths/min"
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return a short digest of named tensors."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name, tensor in sorted(tensors.items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -16,7 +16,7 @@ import torch
 
 from cafenet.common import parent_process as parent
 from cafenet.common.files import write_torch
-from cafenet.common.run_files import JOURNAL
+from cafenet.common.run_places import JOURNAL
 from cafenet.errors import CafeNetWarning, ModelNameError, StoreError
 from cafenet.models.user_factory import import_source, imported_files
 from cafenet.searching.budget import Budget

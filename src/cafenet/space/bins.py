@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from cafenet.common.options import Positive, PositiveInt, PositiveShare, check_arguments
 from cafenet.errors import BinError
-from cafenet.space.width_space import TracedSpace, WidthGroup, WidthSpace
+from cafenet.space.width_group import WidthGroup
+from cafenet.space.width_space import TracedSpace, WidthSpace
 
 IntArray = npt.NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from cafenet.errors import ExportError
 from cafenet.modules.batches import batch_size as size_of
 from cafenet.modules.batches import pair_of, part_of, without_labels
-from cafenet.modules.calling import call_arguments
+from cafenet.modules.inputs import call_arguments
 from cafenet.runtimes.session import Inputs
 from cafenet.space.batch_sizes import batch_size
 

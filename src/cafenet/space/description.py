@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from cafenet.space.bins import Bins
-from cafenet.space.width_space import WidthGroup, WidthSpace
+from cafenet.space.width_group import WidthGroup
+from cafenet.space.width_space import WidthSpace
 
 
 def describe_space(space: WidthSpace, bins: Bins, attributes: tuple[str, ...] | None = None) -> dict[str, Any]:

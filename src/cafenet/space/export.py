@@ -15,16 +15,11 @@ from torch import Tensor, nn
 from cafenet.common.files import replaced
 from cafenet.common.options import check_arguments
 from cafenet.errors import CafeNetWarning, ExportError, first_line
-from cafenet.modules.calling import (
-    RECORD,
-    call_arguments,
-    copied,
-    copy_of,
-    named_tensors,
-    tensors_of,
-    training_mode,
-    unwrap,
-)
+from cafenet.modules.calling import training_mode
+from cafenet.modules.copying import RECORD, copy_of
+from cafenet.modules.inputs import call_arguments, copied
+from cafenet.modules.tensors import named_tensors, tensors_of
+from cafenet.modules.unwrapping import unwrap
 from cafenet.runtimes.file_formats import FILE_FORMATS, format_of_ending
 from cafenet.runtimes.int8 import quantise
 from cafenet.runtimes.open_vino import WEIGHTS

@@ -11,7 +11,8 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from cafenet.errors import WidthError
-from cafenet.modules.calling import RECORD, copy_of, named_tensors, unsaved_buffers
+from cafenet.modules.copying import RECORD, copy_of
+from cafenet.modules.tensors import named_tensors, unsaved_buffers
 from cafenet.space.layout import Cut, IntArray, Layout, Subnet, cuts
 from cafenet.space.slicing import AttributeValues, attribute_values, slice_tensors
 

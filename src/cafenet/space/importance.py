@@ -7,6 +7,7 @@ the first, and the input channels 0 and 2 of the next layer have changed places.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,9 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from cafenet.common.options import check_arguments
 from cafenet.errors import WidthError
-from cafenet.modules.calling import copy_of, named_tensors, unsaved_buffers, unwrap
+from cafenet.modules.copying import copy_of
+from cafenet.modules.tensors import named_tensors, unsaved_buffers
+from cafenet.modules.unwrapping import unwrap
 from cafenet.space.layout import IntArray, Layout
 from cafenet.space.width_space import TracedSpace, WidthSpace
 
@@ -230,3 +233,14 @@ def _moved_positions(pattern: IntArray, order: IntArray) -> IntArray:
 def _permute(tensor: Tensor, layout: Layout, name: str, moves: list[IntArray]) -> None:
     for dim, pattern in layout.axes.get(name, {}).items():
         tensor.copy_(tensor.index_select(dim, torch.from_numpy(moves[pattern]).to(tensor.device)))
+
+
+def restore_constants(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Load the buffers that `load_state_dict` does not cover; older checkpoints do not hold them.
+
+    Args:
+        model: The model whose buffers are set.
+        saved: Content of a checkpoint.
+    """
+    for name, value in saved.get("constants", {}).items():
+        model.get_buffer(name).copy_(value)

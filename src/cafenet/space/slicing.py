@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cafenet.modules.calling import run_with, tensor_places
+from cafenet.modules.calling import run_with
 from cafenet.modules.snapshot import unchanged
+from cafenet.modules.tensors import tensor_places
 from cafenet.space.layout import AttributeSlot, Cut, IntArray, Layout, Subnet, cuts
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]

@@ -17,7 +17,9 @@ from cafenet.common.archive import read_archive
 from cafenet.common.files import write_torch
 from cafenet.common.options import check_arguments
 from cafenet.errors import SlimFileError, first_line
-from cafenet.modules.calling import RECORD, named_tensors, unsaved_buffers, unwrap
+from cafenet.modules.copying import RECORD
+from cafenet.modules.tensors import named_tensors, unsaved_buffers
+from cafenet.modules.unwrapping import unwrap
 from cafenet.space.extraction import SlimRecord, rebuild
 from cafenet.space.slim_record import as_plain, check_tensors, read_record
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cafenet.errors import SlimFileError
-from cafenet.modules.calling import named_tensors
+from cafenet.modules.tensors import named_tensors
 from cafenet.space.extraction import SlimRecord
 from cafenet.space.layout import AttributeSlot, IntArray, Layout, Subnet
 

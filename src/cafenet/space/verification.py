@@ -17,19 +17,14 @@ from torch.utils._pytree import tree_map
 
 from cafenet.common.options import PositiveInt, Seed, check_arguments
 from cafenet.errors import TraceError
-from cafenet.modules.calling import (
-    as_written,
-    call,
-    call_arguments,
-    copied,
-    expect_values,
-    named_tensors,
-    training_mode,
-)
+from cafenet.modules.calling import as_written, call, training_mode
 from cafenet.modules.counting import ProductCounter
+from cafenet.modules.inputs import call_arguments, copied
 from cafenet.modules.outputs import chosen_outputs
 from cafenet.modules.randomness import fixed_randomness
 from cafenet.modules.snapshot import unchanged
+from cafenet.modules.tensors import named_tensors
+from cafenet.modules.unwrapping import expect_values
 from cafenet.space.extraction import extract
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Harness, slice_tensors

@@ -1,126 +1,26 @@
 """WidthSpace: the widths that a model may have, what they cost, and the slim models that they describe."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, TypeAlias, overload
+from typing import Annotated, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from cafenet.common.options import MadeBy, check_arguments
-from cafenet.common.suggestions import did_you_mean
+from cafenet.common.options import MadeBy
 from cafenet.common.tables import Shown
 from cafenet.errors import WidthError
-from cafenet.modules.calling import call_arguments, named_tensors, running_on, unwrap
+from cafenet.modules.inputs import call_arguments, running_on
+from cafenet.modules.tensors import named_tensors
+from cafenet.modules.unwrapping import unwrap
 from cafenet.space.cost import Cost
 from cafenet.space.extraction import extract
 from cafenet.space.layout import IntArray, Layout, Subnet
 from cafenet.space.slicing import run_subnet
-
-WidthVector: TypeAlias = Mapping[str, int] | Sequence[int]
-"""One width per group: either a dict by group name, in which missing groups have full width, or a sequence in group
-order.
-"""
-
-ChannelChoice: TypeAlias = Mapping[str, Sequence[int] | IntArray]
-"""Explicit channels to keep, by group name. Missing groups keep all of their channels."""
-
-
-@dataclass(frozen=True, eq=False)
-class Slot:
-    """The positions of one parameter or buffer dimension that belong to a group.
-
-    Examples:
-        >>> import torch
-        >>> from torch import nn
-        >>> import cafenet
-        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
-        >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
-        >>> [(slot.tensor, slot.dim, len(slot.positions)) for slot in space.groups[0].slots]
-        [('0.weight', 0, 16), ('0.bias', 0, 16), ('2.weight', 1, 16)]
-    """
-
-    tensor: str
-    """Name of the parameter or buffer, for example `"conv1.weight"`."""
-    dim: int
-    """Dimension of the tensor."""
-    positions: IntArray
-    """Positions along that dimension that belong to the group, in rising order."""
-
-
-@dataclass(frozen=True, eq=False)
-class WidthGroup:
-    """Channels whose number is decided together, as one width.
-
-    In `conv(3 -> 16), bn, relu, conv(16 -> 10)` the 16 channels between the convolutions are one group. It has 16
-    `channels`, the `divisor` 1, and slots in both convolutions and in the batch norm. If the channels pass through
-    `chunk(2)`, the i-th channels of both halves are kept or dropped together: the `divisor` is then 2, and widths are
-    multiples of 2.
-
-    Examples:
-        >>> import torch
-        >>> from torch import nn
-        >>> import cafenet
-        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
-        >>> group = cafenet.trace(model, torch.zeros(1, 3, 8, 8)).group("0")
-        >>> group.channels, group.divisor, group.min_width, group.sensitivity
-        (16, 1, 1, 2412.0)
-    """
-
-    name: str
-    """Name of the layer that creates the channels, for example `"layer1.0.conv1"`."""
-    channels: int
-    """Number of channels at full width."""
-    divisor: int
-    """Number of channels that are kept or dropped together. Widths are multiples of it."""
-    min_width: int
-    """Smallest width of the group, in channels."""
-    sensitivity: float
-    """FLOPs that one channel causes at full width, summed over every op that reads or writes it."""
-    mixes: bool
-    """Whether some op normalises or reduces across the channels, so that dropping one channel changes the others."""
-    unit_of_channel: IntArray = field(repr=False)
-    """Number of the unit that each channel belongs to, counted from 0 inside the group."""
-    _layout: Layout = field(repr=False)
-    _number: int = field(repr=False)
-
-    @cached_property
-    def slots(self) -> tuple[Slot, ...]:
-        """All positions in the model's parameters and buffers that belong to this group."""
-        found = []
-        for tensor, dims in self._layout.axes.items():
-            for dim, pattern in dims.items():
-                units = self._layout.patterns[pattern]
-                mine = (units >= 0) & (self._layout.group_of_unit[units] == self._number)
-                if mine.any():
-                    found.append(Slot(tensor, dim, np.flatnonzero(mine)))
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class Frozen:
-    """A layer whose width cannot be searched, and the reason.
-
-    Examples:
-        >>> import torch
-        >>> from torch import nn
-        >>> import cafenet
-        >>> model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 10, 3))
-        >>> space = cafenet.trace(model, torch.zeros(1, 3, 8, 8))
-        >>> [(frozen.name, frozen.channels, frozen.reason) for frozen in space.frozen]
-        [('2', 10, 'is an output of the model')]
-    """
-
-    name: str
-    """Name of the layer, or of the parameter if it belongs to no layer."""
-    channels: int
-    """Number of output channels of the layer."""
-    reason: str
-    """Clause that completes a sentence about the layer, for example "is an output of the model"."""
-    parameters: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """Names of the parameters that stay whole because of this layer: its own, and those of norms after it."""
+from cafenet.space.width_forms import ChannelChoice, WidthForms, WidthVector
+from cafenet.space.width_group import Frozen, WidthGroup
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,9 +170,7 @@ class WidthSpace:
         Raises:
             WidthError: If no group has that name. The message suggests similar names.
         """
-        if name not in self._numbers:
-            raise WidthError(f"group {name!r} does not exist; {self._names_hint(name)}")
-        return self.groups[self._numbers[name]]
+        return self._forms.group(name)
 
     def widths_dict(self, widths: WidthVector | None) -> dict[str, int]:
         """Checks a width vector and completes it.
@@ -294,7 +192,7 @@ class WidthSpace:
             >>> cafenet.trace(model, torch.zeros(1, 3, 8, 8)).widths_dict([12])
             {'0': 12}
         """
-        row = self._row(widths)
+        row = self._forms.row(widths)
         return {group.name: int(width) for group, width in zip(self.groups, row, strict=True)}
 
     def subnet(self, widths: WidthVector | None = None, *, channels: ChannelChoice | None = None) -> Subnet:
@@ -313,8 +211,8 @@ class WidthSpace:
         if channels is not None:
             if widths is not None:
                 raise WidthError("give either widths or channels, not both")
-            return self._subnet_of_channels(channels)
-        row = self._row(widths)
+            return Subnet(self._forms.units(channels))
+        row = self._forms.row(widths)
         return Subnet(tuple(np.arange(width // g.divisor) for g, width in zip(self.groups, row.tolist(), strict=True)))
 
     def run(
@@ -424,109 +322,14 @@ class WidthSpace:
         return model
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {group.name: number for number, group in enumerate(self.groups)}
-
-    @cached_property
-    def _limits(self) -> IntArray:
-        return np.array([(g.min_width, g.channels, g.divisor) for g in self.groups], dtype=np.int64).reshape(-1, 3)
+    def _forms(self) -> WidthForms:
+        return WidthForms(self.groups)
 
     def _price(self, cost: Cost, widths: Any) -> int | IntArray:
-        rows = self._rows(widths)
-        priced = cost.price(rows // self._limits[:, 2] if (self._limits[:, 2] > 1).any() else rows)
+        rows, divisors = self._forms.rows(widths), self._forms.limits[:, 2]
+        priced = cost.price(rows // divisors if (divisors > 1).any() else rows)
         return priced if np.ndim(widths) == 2 else int(priced[0])
-
-    def _row(self, widths: Any) -> IntArray:
-        """Checks one width vector of any form."""
-        rows = self._rows(widths)
-        if np.ndim(widths) == 2:
-            raise WidthError(f"one width vector is needed here, but got an array of shape {list(rows.shape)}")
-        row: IntArray = rows[0]
-        return row
-
-    def _rows(self, widths: Any) -> IntArray:
-        """Converts widths of any form into a checked array of shape (N, groups)."""
-        if widths is None:
-            return self._limits[None, :, 1]
-        if isinstance(widths, Mapping):
-            unknown = [name for name in widths if name not in self._numbers]
-            if unknown:
-                raise WidthError(f"group {unknown[0]!r} does not exist; {self._names_hint(unknown[0])}")
-            widths = [widths.get(group.name, group.channels) for group in self.groups]
-        rows = _array(widths)
-        if isinstance(widths, (list, tuple)) and any(isinstance(each, bool) for each in widths):
-            raise WidthError(f"widths must be whole numbers of channels, but got bool values: {widths!r:.60}")
-        if rows.ndim not in (1, 2) or rows.shape[-1] != len(self.groups):
-            raise WidthError(
-                f"widths must give one number for each of the {len(self.groups)} groups, but got shape "
-                f"{list(rows.shape)}; use a dict by group name, a sequence in group order or an (N, groups) array"
-            )
-        if not np.issubdtype(rows.dtype, np.integer):
-            raise WidthError(f"widths must be whole numbers of channels, but got {rows.dtype} values")
-        rows = np.atleast_2d(rows).astype(np.int64, copy=False)
-        self._check(rows)
-        return rows
-
-    def _check(self, rows: IntArray) -> None:
-        if rows.shape[0] == 0:
-            return
-        low, high, divisor = self._limits.T
-        bad = (rows.min(axis=0) < low) | (rows.max(axis=0) > high)
-        odd = np.zeros_like(bad)
-        coarse = np.flatnonzero(divisor > 1)
-        odd[coarse] = (rows[:, coarse] % divisor[coarse]).any(axis=0)
-        if not (bad | odd).any():
-            return
-        problems = []
-        for number in np.flatnonzero(bad | odd):
-            column, group = rows[:, number], self.groups[number]
-            wrong = column[(column < group.min_width) | (column > group.channels) | (column % group.divisor != 0)][0]
-            units = f" in multiples of {group.divisor}" if group.divisor > 1 else ""
-            problems.append(
-                f"group {group.name!r} takes widths from {group.min_width} to {group.channels}{units}, but got {wrong}"
-            )
-        raise WidthError("; ".join(problems))
-
-    def _subnet_of_channels(self, channels: ChannelChoice) -> Subnet:
-        check_arguments(WidthError, channels=(channels, dict[object, object]))
-        for name in channels:
-            self.group(name)
-        chosen = [channels.get(group.name) for group in self.groups]
-        return Subnet(tuple(_units_of(group, picked) for group, picked in zip(self.groups, chosen, strict=True)))
-
-    def _names_hint(self, name: str) -> str:
-        return did_you_mean(name, self._numbers) or f"groups are {', '.join(list(self._numbers)[:5])}, ..."
 
 
 TracedSpace = Annotated[WidthSpace, MadeBy("cafenet.trace")]
 """The annotation by which `check_arguments` checks width spaces."""
-
-
-def _array(numbers: Any) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(numbers)
-    except ValueError as error:
-        raise WidthError(f"numbers must come in rows of one length, but got {numbers!r}") from error
-
-
-def _units_of(group: WidthGroup, picked: Sequence[int] | IntArray | None) -> IntArray:
-    """Finds the units of explicitly chosen channels; a unit that is chosen only in part is an error."""
-    num_units = group.channels // group.divisor
-    if picked is None:
-        return np.arange(num_units)
-    channels = np.unique(_array(picked))
-    if not np.issubdtype(channels.dtype, np.integer) or np.shape(picked) != channels.shape:
-        raise WidthError(f"channels of group {group.name!r} must be distinct whole numbers, but got {picked!r}")
-    if channels[0] < 0 or channels[-1] >= group.channels:
-        raise WidthError(
-            f"channels of group {group.name!r} must lie in 0 to {group.channels - 1}, but got {channels[0]} to "
-            f"{channels[-1]}"
-        )
-    if channels.size < group.min_width:
-        raise WidthError(f"group {group.name!r} keeps at least {group.min_width} channels, but got {channels.size}")
-    counts = np.bincount(group.unit_of_channel[channels], minlength=num_units)
-    partial = np.flatnonzero((counts > 0) & (counts < group.divisor))
-    if partial.size:
-        together = np.flatnonzero(group.unit_of_channel == partial[0]).tolist()
-        raise WidthError(f"channels {together} of group {group.name!r} go together, but only some of them were given")
-    return np.flatnonzero(counts)

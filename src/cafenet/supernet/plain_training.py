@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 from cafenet.common.options import check_arguments
 from cafenet.errors import CafeNetWarning, TrainingError
 from cafenet.modules.batches import LossFunction
-from cafenet.modules.calling import copy_of, unwrap
+from cafenet.modules.copying import copy_of
+from cafenet.modules.unwrapping import unwrap
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.train import TrainConfig, of_one_width, train_supernet

@@ -4,9 +4,7 @@ It is what every training of widths is made of, ours and those of other librarie
 (`pipeline/own_loop.py`), which also traces the model, knows the budget and searches.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,62 +15,21 @@ from cafenet.common.garbage import put_off_collection
 from cafenet.common.options import MadeBy, Seed, check_arguments
 from cafenet.errors import BinError, CheckpointError, TrainingError
 from cafenet.modules.batches import Batch, LossFunction, batch_size, pair_of, part_of
-from cafenet.modules.calling import call_arguments, copy_of, refuse_pieces, unwrap
+from cafenet.modules.copying import copy_of
+from cafenet.modules.inputs import call_arguments
+from cafenet.modules.randomness import same_randomness
+from cafenet.modules.unwrapping import refuse_pieces, unwrap
 from cafenet.space.bins import Bins, IntArray, balanced_rows, flops_sensitive_bins
 from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Gatherer, Harness, slice_tensors
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Race
+from cafenet.supernet.checkpointing_guard import refuse_reentrant_checkpointing
 from cafenet.supernet.exchange import Exchange
 from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Sharing, check_sharing
 from cafenet.supernet.slim import Found, slim_model
+from cafenet.supernet.step import Pick, Step, StepRequest
 from cafenet.training.losses import loss_by_name
-
-
-@dataclass(frozen=True, eq=False)
-class Pick:
-    """The width vector that a step trains, with the candidate that stands for it (or all, if the sharing averages)."""
-
-    bin_counts: IntArray
-    """Bins per group: the width vector."""
-    subnets: tuple[Subnet, ...]
-    """The subnets that are trained: the chosen candidate, or all candidates if the sharing averages."""
-    candidate: int
-    """Number of the chosen candidate."""
-    num_candidates: int
-    """Number of candidates of the width vector."""
-    trial_losses: tuple[float, ...]
-    """Losses of the candidates as far as they were compared; empty if there was nothing to choose."""
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One training step: the loss, and the pick that it belongs to."""
-
-    loss: Tensor
-    """The loss with its graph, from which the backward pass starts."""
-    pick: Pick
-    """The width vector and the subnets that were trained."""
-
-
-@dataclass(frozen=True, eq=False)
-class _StepRequest:
-    """A step that `Supernet.forward` runs in place of a model's inputs."""
-
-    batch: Batch
-    loss_fn: LossFunction
-    bin_counts: IntArray | None
-    random_candidate: bool
-
-    def run(self, supernet: "Supernet") -> Step:
-        """Run the trials and the training pass, and see that the processes of a training stay equal."""
-        supernet.exchange.begin(supernet)
-        pick = supernet.pick(
-            [self.batch], self.loss_fn, bin_counts=self.bin_counts, random_candidate=self.random_candidate
-        )
-        loss = supernet.loss(self.batch, pick, self.loss_fn)
-        supernet.exchange.after_backward(supernet, loss)
-        return Step(loss, pick)
 
 
 class Supernet(nn.Module):
@@ -153,7 +110,7 @@ class Supernet(nn.Module):
         Returns:
             The output of the model.
         """
-        if isinstance(inputs, _StepRequest):
+        if isinstance(inputs, StepRequest):
             return inputs.run(self)
         chosen = cuts(self.space.layout, self.full() if subnet is None else subnet)
         return self._run(inputs, chosen, keep_buffers=self.training)
@@ -235,7 +192,7 @@ class Supernet(nn.Module):
         if not self._is_graph_checked:
             refuse_pieces(self, TrainingError)
         # Through __call__, because Accelerate puts its precision around the forward: around trials, too, then.
-        step: Step = self(_StepRequest(pair, loss_fn, bin_counts, random_candidate))
+        step: Step = self(StepRequest(pair, loss_fn, bin_counts, random_candidate))
         return step
 
     def pick(
@@ -424,61 +381,3 @@ class Supernet(nn.Module):
     def device(self) -> torch.device:
         """Device of the supernet's weights."""
         return next(self.model.parameters()).device
-
-
-def checkpointing_error() -> TrainingError:
-    """Return the error that explains why gradient checkpointing is refused.
-
-    Returns:
-        The error, not raised.
-    """
-    return TrainingError(
-        "a model with gradient checkpointing cannot be a supernet: its recomputation in the backward pass would not "
-        "see the subnet's channels; switch checkpointing off"
-    )
-
-
-def refuse_reentrant_checkpointing(loss: Tensor) -> None:
-    """Refuse reentrant gradient checkpointing in the graph of a loss.
-
-    Reentrant checkpoints recompute at full width, often without an error; the other kind always ends in an error.
-
-    Args:
-        loss: A loss with its graph.
-
-    Raises:
-        TrainingError: If the graph holds a reentrant checkpoint.
-    """
-    nodes, met = [loss.grad_fn], set()
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in met:
-            continue
-        if node.name() == "CheckpointFunctionBackward":
-            raise checkpointing_error()
-        met.add(node)
-        nodes += [following for following, _ in node.next_functions]
-
-
-@contextmanager
-def same_randomness(device: torch.device) -> Iterator[Callable[[], None]]:
-    """Restore PyTorch's random states on exit, and on demand.
-
-    Args:
-        device: Device whose random state is restored beside that of the CPU.
-
-    Yields:
-        A function that rewinds the random states to those on entry.
-    """
-    cpu = torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-
-    def rewind() -> None:
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state(cuda, device)
-
-    try:
-        yield rewind
-    finally:
-        rewind()

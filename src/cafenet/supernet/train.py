@@ -12,8 +12,8 @@ from cafenet.common.directories import usable_directory
 from cafenet.common.files import copy_directory
 from cafenet.common.options import Count, check_arguments
 from cafenet.common.plain_values import plain_numbers
-from cafenet.common.run_files import FULL_NETWORK
 from cafenet.common.run_log import RunLog
+from cafenet.common.run_places import FULL_NETWORK
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.space.bins import uniform_bins
@@ -22,10 +22,11 @@ from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.trainer import Trainer, named_loss
+from cafenet.supernet.trainer import Trainer
 from cafenet.training.batch_feed import Feed
 from cafenet.training.config import TrainConfig, check_device
 from cafenet.training.loop import TrainResult
+from cafenet.training.losses import named_loss
 from cafenet.training.optimizers import shortened
 from cafenet.training.process_group import processes
 

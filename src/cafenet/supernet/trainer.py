@@ -16,17 +16,21 @@ from cafenet.common.run_log import RunLog
 from cafenet.common.user_code import UserPart
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import Batch, LossFunction, pair_of
-from cafenet.modules.calling import expect_values, unknown_arguments
-from cafenet.space.importance import constants
+from cafenet.modules.inputs import unknown_arguments
+from cafenet.modules.randomness import same_randomness
+from cafenet.modules.unwrapping import expect_values
+from cafenet.space.importance import constants, restore_constants
 from cafenet.space.layout import cuts
+from cafenet.supernet.checkpointing_guard import checkpointing_error, is_from_checkpointing
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.supernet import Pick, Supernet, checkpointing_error, same_randomness
+from cafenet.supernet.step import Pick
+from cafenet.supernet.supernet import Supernet
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import restoring
 from cafenet.training.config import TrainConfig
 from cafenet.training.distillation import Distillation, Teacher
 from cafenet.training.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
-from cafenet.training.losses import check_target, loss_by_name
+from cafenet.training.losses import check_target, named_loss
 from cafenet.training.optimizers import build_optimizer, learning_rate
 from cafenet.training.process_group import Processes
 
@@ -172,7 +176,7 @@ class Trainer(SteppedTraining):
         try:
             self.scaler.scale(loss).backward()
         except (torch.utils.checkpoint.CheckpointError, RuntimeError) as error:
-            if _from_checkpointing(error):
+            if is_from_checkpointing(error):
                 raise checkpointing_error() from error
             raise
 
@@ -261,7 +265,7 @@ class Trainer(SteppedTraining):
             try:
                 torch.autograd.grad(loss, self.parameters, allow_unused=True)
             except RuntimeError as error:
-                if _from_checkpointing(error):
+                if is_from_checkpointing(error):
                     raise checkpointing_error() from error
                 raise
 
@@ -362,50 +366,3 @@ class Trainer(SteppedTraining):
             self.teacher.model.load_state_dict(saved["teacher"])
         self.supernet.generator.set_state(saved["generator"])
         self._set_random_state(saved["rng"], self.supernet.device)
-
-
-def restore_constants(model: nn.Module, saved: Mapping[str, Any]) -> None:
-    """Load the buffers that `load_state_dict` does not cover; older checkpoints do not hold them.
-
-    Args:
-        model: The model whose buffers are set.
-        saved: Content of a checkpoint.
-    """
-    for name, value in saved.get("constants", {}).items():
-        model.get_buffer(name).copy_(value)
-
-
-def _from_checkpointing(error: BaseException) -> bool:
-    """Return whether an error comes from gradient checkpointing."""
-    if isinstance(error, torch.utils.checkpoint.CheckpointError):
-        return True
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename.endswith("torch/utils/checkpoint.py"):
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def named_loss(loss: str | LossFunction, config: TrainConfig) -> LossFunction:
-    """Return the loss function for a name, or the given function itself.
-
-    Args:
-        loss: The loss, by name or as a function of (output, target).
-        config: Options of the training, for label smoothing.
-
-    Returns:
-        A function of (output, target) that returns the mean loss.
-
-    Raises:
-        TrainingError: If the loss is unknown, or label smoothing is set for a function.
-    """
-    if isinstance(loss, str):
-        return loss_by_name(loss, label_smoothing=config.label_smoothing)
-    if isinstance(loss, type):
-        raise TrainingError(f"loss must be a name or a function, but is the class {loss.__name__}; write it with ()")
-    if not callable(loss):
-        raise TrainingError(f"loss must be a name or a function of (output, target), but is {loss!r:.60}")
-    if config.label_smoothing:
-        raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
-    return loss

@@ -12,7 +12,8 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from cafenet.space.cost import Cost, FloatArray, Product
 from cafenet.space.layout import AttributeSlot, IntArray, Layout
-from cafenet.space.width_space import Frozen, WidthGroup, WidthSpace
+from cafenet.space.width_group import Frozen, WidthGroup
+from cafenet.space.width_space import WidthSpace
 from cafenet.tracing.atoms import Atoms, DimLabel
 from cafenet.tracing.explained import explain_parameters
 from cafenet.tracing.grouping import Group, Grouping, group_units
@@ -116,7 +117,7 @@ def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Gro
             axes.setdefault(axis.tensor, {})[axis.dim] = number_of(units)
     slots = {(slot.module, slot.attribute, slot.index): slot for slot in _parameter_attributes(model, axes)}
     for attribute in (attribute for run in runs for attribute in run.attributes):
-        units = _units_of(grouping, attribute.label)
+        units = units_of(grouping, attribute.label)
         if (units >= 0).any() and attribute.key not in slots:
             path, name, index = attribute.key
             whole = attribute.source.whole if attribute.source else ()
@@ -126,7 +127,7 @@ def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Gro
     return Layout(tuple(patterns), axes, tuple(slots.values()), grouping.group_of_unit)
 
 
-def _units_of(grouping: Grouping, label: IntArray) -> IntArray:
+def units_of(grouping: Grouping, label: IntArray) -> IntArray:
     return np.where(label >= 0, grouping.unit_of_atom[label], -1)
 
 
@@ -244,7 +245,7 @@ class _Forms:
 
     def _form(self, label: IntArray) -> FloatArray:
         if id(label) not in self._by_label:
-            units = _units_of(self._grouping, label)
+            units = units_of(self._grouping, label)
             key = units.tobytes()
             if key not in self._by_units:
                 self._by_units[key] = self._count(units)

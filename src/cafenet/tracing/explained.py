@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from cafenet.space.layout import IntArray
-from cafenet.space.width_space import Frozen
+from cafenet.space.width_group import Frozen
 from cafenet.tracing.atoms import Atoms, Axis
 from cafenet.tracing.grouping import Grouping
 

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from cafenet.errors import TraceError
-from cafenet.modules.calling import call, copied, named_tensors, to_meta, training_mode, without_trace
+from cafenet.modules.calling import call, training_mode
+from cafenet.modules.inputs import copied
 from cafenet.modules.outputs import chosen_outputs, has_outputs, output_reason
 from cafenet.modules.randomness import fixed_randomness
+from cafenet.modules.tensors import named_tensors, to_meta, without_trace
 from cafenet.tracing.atoms import Atoms
 from cafenet.tracing.attribute_sizes import noted_sizes
 from cafenet.tracing.recording import ModulePaths, Run, WatchMode, raw_labels

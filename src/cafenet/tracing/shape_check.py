@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from cafenet.modules.calling import call, copied, training_mode
+from cafenet.modules.calling import call, training_mode
+from cafenet.modules.inputs import copied
 from cafenet.modules.outputs import chosen_outputs
 from cafenet.modules.randomness import fixed_randomness
 from cafenet.space.layout import IntArray, Layout, Subnet, cuts

@@ -10,8 +10,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from cafenet.errors import TraceError
-from cafenet.modules.calling import call_arguments, tensors_of, unwrap
+from cafenet.modules.inputs import call_arguments
 from cafenet.modules.outputs import output_paths
+from cafenet.modules.tensors import tensors_of
+from cafenet.modules.unwrapping import unwrap
 from cafenet.space.width_space import WidthSpace
 from cafenet.tracing.atoms import Atoms
 from cafenet.tracing.build import build_space

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from cafenet.modules.calling import to_meta
+from cafenet.modules.tensors import to_meta
 from cafenet.tracing.meta_kernels import run_op
 
 _VALUE = "_cafenet_value"

@@ -10,8 +10,10 @@ from torch.nn import functional
 from cafenet.common.options import Positive, PositiveShare, check_options
 from cafenet.errors import TrainingError
 from cafenet.modules.batches import Batch, LossFunction
-from cafenet.modules.calling import call_arguments, copy_of, unwrap
+from cafenet.modules.copying import copy_of
+from cafenet.modules.inputs import call_arguments
 from cafenet.modules.outputs import logits_of
+from cafenet.modules.unwrapping import unwrap
 from cafenet.training.losses import OWN_LOSS, loss_by_name
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from cafenet.common.interrupts import Stopped, graceful_stop
-from cafenet.common.run_files import gone
+from cafenet.common.read_files import gone
 from cafenet.common.run_log import RunLog
 from cafenet.common.user_code import items_of, user_code
 from cafenet.modules.digests import digest_of_parameters

@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from cafenet.errors import TrainingError
+from cafenet.modules.batches import LossFunction
 from cafenet.modules.outputs import logits_of, own_loss_of
+from cafenet.training.config import TrainConfig
 
 OWN_LOSS = "model"
 """Name of the loss that a model computes itself."""
@@ -128,3 +130,27 @@ def check_target(name: str, output: Any, target: Any) -> None:
                 f"labels must lie in 0 to {output.shape[1] - 1}, the model's number of outputs, but lie in {low} to "
                 f"{high}"
             )
+
+
+def named_loss(loss: str | LossFunction, config: TrainConfig) -> LossFunction:
+    """Return the loss function for a name, or the given function itself.
+
+    Args:
+        loss: The loss, by name or as a function of (output, target).
+        config: Options of the training, for label smoothing.
+
+    Returns:
+        A function of (output, target) that returns the mean loss.
+
+    Raises:
+        TrainingError: If the loss is unknown, or label smoothing is set for a function.
+    """
+    if isinstance(loss, str):
+        return loss_by_name(loss, label_smoothing=config.label_smoothing)
+    if isinstance(loss, type):
+        raise TrainingError(f"loss must be a name or a function, but is the class {loss.__name__}; write it with ()")
+    if not callable(loss):
+        raise TrainingError(f"loss must be a name or a function of (output, target), but is {loss!r:.60}")
+    if config.label_smoothing:
+        raise TrainingError("label_smoothing is for losses by name; smooth the labels in your loss function")
+    return loss

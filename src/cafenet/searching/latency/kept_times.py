@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_leaves
 
 from cafenet.common.locks import locked
 from cafenet.errors import BudgetError
-from cafenet.modules.calling import call_arguments, named_tensors
+from cafenet.modules.inputs import call_arguments
+from cafenet.modules.tensors import named_tensors
 
 Times = tuple[float, float, float]
 """Median, lower and upper quartile in ms."""

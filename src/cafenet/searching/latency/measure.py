@@ -21,7 +21,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from cafenet.common.options import Count, Positive, PositiveInt, check_arguments, check_options
 from cafenet.errors import BudgetError
-from cafenet.modules.calling import call_arguments, copy_of, expect_values
+from cafenet.modules.copying import copy_of
+from cafenet.modules.inputs import call_arguments
+from cafenet.modules.unwrapping import expect_values
 from cafenet.runtimes.choose import check_runtime_name, file_for, is_device, made_with, prepared
 from cafenet.runtimes.device_command import answer_ms, device_of
 from cafenet.runtimes.session import Pass

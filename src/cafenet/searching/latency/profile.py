@@ -11,7 +11,8 @@ from typing import Any
 
 from cafenet.common.tables import Shown
 from cafenet.searching.latency.measure import Latency, LatencyConfig, Reference, measure_latencies
-from cafenet.space.width_space import WidthGroup, WidthSpace
+from cafenet.space.width_group import WidthGroup
+from cafenet.space.width_space import WidthSpace
 
 _SHARES = (0.9, 0.5)
 

@@ -1,0 +1,32 @@
+"""Deep copies of models."""
+
+import copy
+from typing import Any
+
+from torch import nn
+
+from cafenet.modules.tensors import tensors_of
+
+RECORD = "_cafenet_record"
+"""Name of the attribute in which a slim model holds its SlimRecord (see `extract`)."""
+
+
+def copy_of(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
+    """Makes a deep copy, even of a model that keeps a result of its forward or of a hook, which `deepcopy` refuses.
+
+    Args:
+        model: The model.
+        memo: Replacements of objects by their ids, as for `deepcopy`.
+
+    Returns:
+        The copy.
+    """
+    memo = {} if memo is None else memo
+    for module in model.modules():
+        for tensor in tensors_of(vars(module)):
+            if not tensor.is_leaf:
+                memo.setdefault(id(tensor), tensor.detach().clone())
+    copied = copy.deepcopy(model, memo)
+    if hasattr(model, RECORD):  # a torch.fx.GraphModule copies only attributes that its graph names
+        setattr(copied, RECORD, getattr(model, RECORD))
+    return copied
