@@ -20,9 +20,10 @@ from cafenet.modules.randomness import fixed_randomness
 from cafenet.modules.tensors import named_tensors, to_meta, without_trace
 from cafenet.tracing.atoms import Atoms
 from cafenet.tracing.attribute_sizes import noted_sizes
-from cafenet.tracing.recording import ModulePaths, Run, WatchMode, raw_labels
+from cafenet.tracing.recording import Run, raw_labels
 from cafenet.tracing.rules.table import RuleTable
 from cafenet.tracing.values import Values
+from cafenet.tracing.watching import ModulePaths, WatchMode
 
 _NUM_RANDOM_PASSES = 4
 """Number of passes in train mode if the model draws random numbers there, because each may skip other layers

@@ -17,7 +17,8 @@ from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
 from cafenet.errors import TraceError
-from cafenet.tracing.recording import Call, Rule, Run, has_labels
+from cafenet.tracing.calls import Call
+from cafenet.tracing.recording import Rule, Run, has_labels
 
 _PRODUCT = re.compile(
     r"(^|_)([a-z0-9]*(mm|mv|dot|matmul|einsum)|conv(olution)?(\dd)?|(bi|tri)?linear|attention|attn|rnn|lstm|gru|mlp"

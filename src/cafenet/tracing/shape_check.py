@@ -13,12 +13,10 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from cafenet.modules.calling import call, training_mode
 from cafenet.modules.inputs import copied
@@ -28,38 +26,14 @@ from cafenet.space.layout import IntArray, Layout, Subnet, cuts
 from cafenet.space.slicing import Harness, slice_tensors
 from cafenet.tracing.atoms import Atoms, Labels
 from cafenet.tracing.build import layout_of
+from cafenet.tracing.compare_mode import CompareMode, Fault, Mismatch, ReshapeMode, Sizes
 from cafenet.tracing.grouping import Group, Grouping, group_units
 from cafenet.tracing.passes import Pass
-from cafenet.tracing.recording import BROADCAST, EagerMode, ModulePaths, Record, Run, on_one_device, tensors_in
-from cafenet.tracing.size_ties import SizeTie, asked_sizes, find_ties
-from cafenet.tracing.stand_in import size_depends_on_values, stand_in
-from cafenet.tracing.values import Values, has_value
-
-# Whether a reshape copies first depends on strides, and so on whether a dimension has the size 1.
-_COPY = torch.ops.aten.clone.default
-_RESHAPES = {torch.ops.aten._unsafe_view.default: torch.ops.aten.view.default}
-_VIEWS = {*_RESHAPES, *_RESHAPES.values()}
-_SAME_CALL = {(torch.ops.aten.slice.Tensor, torch.ops.aten.alias.default)}  # x[:, :64], with 64 channels or fewer
-_RESHAPE_CALLS = {torch.reshape, Tensor.reshape}
+from cafenet.tracing.recording import BROADCAST, Run
+from cafenet.tracing.size_ties import SizeTie
+from cafenet.tracing.watching import ModulePaths
 
 _REMEDY = "to let it, take sizes from x.shape, or as they are from int attributes of the module"
-
-
-class _Mismatch(Exception):
-    """Raised if the check run departs from the trace."""
-
-
-class _OtherValues(Exception):
-    """Raised if a size depends on values, which differ at other widths; the widths themselves are not at fault."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Fault:
-    """An error of the check run, its place, and the op of the trace at which it happened (None after the last op)."""
-
-    reason: str
-    path: str
-    record: Record | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +136,8 @@ class _Checker:
         if values is not None:
             sliced, args, kwargs = values.beside((sliced, args, kwargs))
         paths = ModulePaths(self._model)
-        sizes = _Sizes(self._grouping, subnet.keeps(self._layout))
-        mode = _CompareMode(this.run.records, sizes, paths, values, this.seed)
+        sizes = Sizes(self._grouping, subnet.keeps(self._layout))
+        mode = CompareMode(this.run.records, sizes, paths, values, this.seed)
         try:
             with (
                 torch.no_grad(),
@@ -172,7 +146,7 @@ class _Checker:
                 self._harness.patched(chosen),
                 paths.watching(),
                 mode,
-                _ReshapeMode(mode),
+                ReshapeMode(mode),
             ):
                 output = call(self._model, sliced, args, kwargs)
             mode.expect_end()
@@ -234,7 +208,7 @@ class _Checker:
             groups = failing
         return groups
 
-    def _suspects(self, fault: _Fault, cut: Sequence[int]) -> frozenset[int]:
+    def _suspects(self, fault: Fault, cut: Sequence[int]) -> frozenset[int]:
         """Groups that flow through the failing op or, if there are none, those of the failing module's own
         parameters.
         """
@@ -295,150 +269,4 @@ def _kept(groups: Sequence[Group]) -> list[IntArray]:
 def _expect_shapes(outputs: Sequence[tuple[str, Tensor]], shapes: Sequence[tuple[int, ...]]) -> None:
     found = [tuple(tensor.shape) for _, tensor in outputs]
     if found != list(shapes):
-        raise _Mismatch(f"the model's outputs have sizes {found} instead of {list(shapes)}")
-
-
-class _Sizes:
-    """Predicts the size of a labelled dimension when only some units are kept."""
-
-    def __init__(self, grouping: Grouping, keep: Any) -> None:
-        self._units, self._keep = grouping.unit_of_atom, keep
-        self._known: dict[int, int] = {}
-
-    def predict(self, size: int, label: IntArray | None) -> int:
-        if label is None:
-            return size
-        if id(label) not in self._known:
-            self._known[id(label)] = int(self._keep[np.where(label >= 0, self._units[label], -1)].sum())
-        return self._known[id(label)]
-
-
-class _CompareMode(EagerMode):
-    """Lets the ops run, and notes those that have another shape than in the trace; stops if other ops run."""
-
-    def __init__(
-        self, records: Sequence[Record], sizes: _Sizes, paths: ModulePaths, values: Values | None, seed: int
-    ) -> None:
-        super().__init__(values, seed)
-        self._records = [record for record in records if record.func is not _COPY]
-        self._sizes, self._paths = sizes, paths
-        self._position = 0
-        self.path = ""
-        self.faults: list[_Fault] = []
-        self.ties: list[SizeTie] = []
-        self._is_standing_in = False
-
-    @property
-    def failing(self) -> Record | None:
-        return self._records[self._position] if self._position < len(self._records) else None
-
-    def expect_end(self) -> None:
-        if self._position < len(self._records):
-            raise _Mismatch("other ops run at other widths (fewer than at full width)")
-
-    def note(self, error: Exception) -> None:
-        """Records the error at the current op."""
-        reason = str(error) if isinstance(error, _Mismatch) else f"{type(error).__name__}: {error}"
-        line = reason.strip().splitlines()[0] if reason.strip() else type(error).__name__
-        self.faults.append(_Fault(line, self.path, self.failing))
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.path = self._paths.path
-        args, kwargs, tensors = on_one_device(args, kwargs or {}, self._values)
-        if self._is_standing_in:
-            return func(*args, **kwargs)
-        if func is _COPY:
-            return self.execute(func, args, kwargs, tensors)
-        record = self.failing
-        if record is None or _RESHAPES.get(record.func, record.func) is not _RESHAPES.get(func, func):
-            other = _Mismatch(f"other ops run at other widths ({func})")
-            if record is not None and (record.func, func) in _SAME_CALL:
-                return self._go_on(other, record.func, tensors, ())
-            raise other
-        out: Any = None
-        try:
-            out = self.execute(func, args, kwargs, tensors)
-            self._compare(func, out, record)
-        except Exception as error:
-            if func in _VIEWS:
-                self.explain(asked_sizes(args, kwargs))
-            return self._go_on(error, func, tensors, list(tensors_in((out,))))
-        self._position += 1
-        return out
-
-    def explain(self, asked: Sequence[int]) -> None:
-        """Looks for the dimensions from which the sizes of a failing reshape were taken."""
-        record = self.failing
-        if record is not None:
-            self.ties += find_ties(asked, record, self._records[: self._position], self._sizes.predict)
-
-    def go_on_past_reshape(self, error: Exception, inputs: Sequence[Tensor], asked: Sequence[int]) -> Any:
-        """Continues after a reshape that raised before any op ran."""
-        record = self.failing
-        if record is None or record.func not in _VIEWS:
-            raise error
-        self.explain(asked)
-        self.path = self._paths.path
-        self._is_standing_in = True  # no op is running, so the ops that create the stand-in arrive in this mode too
-        try:
-            return self._go_on(error, record.func, inputs, ())
-        finally:
-            self._is_standing_in = False
-
-    def _go_on(self, error: Exception, func: Any, inputs: Sequence[Tensor], found: Sequence[Tensor]) -> Any:
-        """Notes the error, and continues with the results that the trace predicts for this op."""
-        record = self._records[self._position]
-        out = None if _is_broadcast(record) else stand_in(func, inputs, found, self._shapes(record))
-        if out is None:
-            raise error
-        if self._values is not None and all(map(has_value, inputs)):
-            out = self._values.with_zeros(out)
-        if not isinstance(error, _OtherValues):
-            self.note(error)
-        self._position += 1
-        return out
-
-    def _shapes(self, record: Record) -> list[list[int]]:
-        return [
-            [self._sizes.predict(size, label) for size, label in zip(shape, labels, strict=True)]
-            for shape, labels in zip(record.shapes, record.outputs, strict=True)
-        ]
-
-    def _compare(self, func: Any, out: Any, record: Record) -> None:
-        for tensor, shape, labels in zip(tensors_in((out,)), record.shapes, record.outputs, strict=True):
-            for dim, (found, size, label) in enumerate(zip(tensor.shape, shape, labels, strict=True)):
-                if label is not BROADCAST and found != self._sizes.predict(size, label):
-                    if label is None and size_depends_on_values(func):
-                        raise _OtherValues
-                    raise _Mismatch(
-                        f"{func} gives size {found} in dimension {dim} where "
-                        f"{self._sizes.predict(size, label)} of {size} channels are kept"
-                    )
-
-
-def _is_broadcast(record: Record) -> bool:
-    """Whether the size of a result depends on what it will meet later, so that it cannot be predicted here."""
-    return any(label is BROADCAST for labels in record.outputs for label in labels)
-
-
-class _ReshapeMode(TorchFunctionMode):
-    """Continues after a `reshape` that raises: it rejects impossible sizes before it runs any op."""
-
-    def __init__(self, mode: _CompareMode) -> None:
-        super().__init__()
-        self._mode = mode
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func not in _RESHAPE_CALLS:
-            return func(*args, **(kwargs or {}))
-        num_faults = len(self._mode.faults)
-        try:
-            return func(*args, **(kwargs or {}))
-        except RuntimeError as error:
-            if len(self._mode.faults) > num_faults:  # the op itself raised, and no result can replace its own
-                raise
-            return self._mode.go_on_past_reshape(error, list(tensors_in(args)), asked_sizes(args, kwargs or {}))
+        raise Mismatch(f"the model's outputs have sizes {found} instead of {list(shapes)}")

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from cafenet.tracing.atoms import FIXED, AtomArray, DimLabel
-from cafenet.tracing.recording import BROADCAST, Record
+from cafenet.tracing.calls import Record
+from cafenet.tracing.recording import BROADCAST
 
 Predict = Callable[[int, DimLabel], int]
 

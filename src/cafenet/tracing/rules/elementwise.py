@@ -3,7 +3,8 @@
 from torch import Tensor
 
 from cafenet.tracing.atoms import DimLabel, Labels
-from cafenet.tracing.recording import BROADCAST, Call, Run, raw_labels
+from cafenet.tracing.calls import Call
+from cafenet.tracing.recording import BROADCAST, Run, raw_labels
 
 
 def elementwise(run: Run, call: Call) -> None:

@@ -4,7 +4,8 @@ from torch import nn
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from cafenet.tracing.atoms import DimLabel
-from cafenet.tracing.recording import AttributeLabel, Call, Run
+from cafenet.tracing.calls import Call
+from cafenet.tracing.recording import AttributeLabel, Run
 from cafenet.tracing.rules.elementwise import tie_parts
 
 

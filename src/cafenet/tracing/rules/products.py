@@ -10,8 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from cafenet.tracing.atoms import DimLabel
+from cafenet.tracing.calls import Call
 from cafenet.tracing.pricing import charge_whole
-from cafenet.tracing.recording import BROADCAST, Call, Run, has_labels, raw_labels
+from cafenet.tracing.recording import BROADCAST, Run, has_labels, raw_labels
 from cafenet.tracing.rules.elementwise import join_dim, joined, tie_parts
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cafenet.tracing.recording import Call, Rule, Run, raw_labels
+from cafenet.tracing.calls import Call
+from cafenet.tracing.recording import Rule, Run, raw_labels
 
 
 def reduction(run: Run, call: Call) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from cafenet.errors import TraceError
+from cafenet.tracing.calls import Call
 from cafenet.tracing.cuts import CutKey
 from cafenet.tracing.pricing import priced
-from cafenet.tracing.recording import Call, Rule, Run, has_labels
-from cafenet.tracing.rules import elementwise, norms, products, reductions, shapes
+from cafenet.tracing.recording import Rule, Run, has_labels
+from cafenet.tracing.rules import elementwise, indexing, joining, norms, products, reductions, views
 
 aten = torch.ops.aten
 
@@ -62,36 +63,36 @@ DEFAULT_RULES: dict[Any, Rule] = {
     ),
     aten.glu: elementwise.glu,
     # shapes
-    **_ops(shapes.restride, "as_strided as_strided_"),
-    **_ops(shapes.fresh, "zeros ones empty full rand randn new_zeros new_ones new_empty new_full"),
-    aten.view.default: shapes.reshape,
-    **_ops(shapes.reshape, "_unsafe_view reshape _reshape_alias"),
-    aten.permute: shapes.permute,
-    **_ops(shapes.transpose, "transpose t"),
-    aten.unsqueeze: shapes.unsqueeze,
-    aten.squeeze: shapes.squeeze,
-    aten.expand: shapes.expand,
-    aten.repeat: shapes.repeat,
-    aten.cat: shapes.cat,
-    aten.stack: shapes.stack,
-    **_ops(shapes.split, "split split_with_sizes unsafe_split"),
-    aten.slice: shapes.slice_dim,
-    **_ops(shapes.drop_dim, "select unbind"),
-    aten.flip: shapes.flip,
-    aten.roll: shapes.roll,
-    aten.constant_pad_nd: shapes.pad,
-    aten.index.Tensor: shapes.index,
-    aten.index_select: shapes.index_select,
-    aten.embedding: shapes.embedding,
-    **_ops(shapes.index_add, "index_add index_add_"),
-    **_ops(shapes.index_put, "index_put index_put_"),
-    aten.gather: shapes.gather,
-    aten.unfold: shapes.unfold,
-    aten.view_as_real: shapes.view_as_real,
-    aten.view_as_complex: shapes.view_as_complex,
-    **_ops(shapes.channel_shuffle, "native_channel_shuffle channel_shuffle"),
-    aten.pixel_shuffle: shapes.pixel_shuffle,
-    aten.pixel_unshuffle: shapes.pixel_unshuffle,
+    **_ops(views.restride, "as_strided as_strided_"),
+    **_ops(views.fresh, "zeros ones empty full rand randn new_zeros new_ones new_empty new_full"),
+    aten.view.default: views.reshape,
+    **_ops(views.reshape, "_unsafe_view reshape _reshape_alias"),
+    aten.permute: views.permute,
+    **_ops(views.transpose, "transpose t"),
+    aten.unsqueeze: views.unsqueeze,
+    aten.squeeze: views.squeeze,
+    aten.expand: views.expand,
+    aten.repeat: joining.repeat,
+    aten.cat: joining.cat,
+    aten.stack: joining.stack,
+    **_ops(joining.split, "split split_with_sizes unsafe_split"),
+    aten.slice: joining.slice_dim,
+    **_ops(indexing.drop_dim, "select unbind"),
+    aten.flip: joining.flip,
+    aten.roll: joining.roll,
+    aten.constant_pad_nd: joining.pad,
+    aten.index.Tensor: indexing.index,
+    aten.index_select: indexing.index_select,
+    aten.embedding: indexing.embedding,
+    **_ops(indexing.index_add, "index_add index_add_"),
+    **_ops(indexing.index_put, "index_put index_put_"),
+    aten.gather: indexing.gather,
+    aten.unfold: joining.unfold,
+    aten.view_as_real: views.view_as_real,
+    aten.view_as_complex: views.view_as_complex,
+    **_ops(joining.channel_shuffle, "native_channel_shuffle channel_shuffle"),
+    aten.pixel_shuffle: joining.pixel_shuffle,
+    aten.pixel_unshuffle: joining.pixel_unshuffle,
     # reductions and space
     **_ops(
         reductions.reduction,
@@ -205,8 +206,8 @@ _ALWAYS = {
     # priced:
     *(products.convolution, products.linear, products.mm, products.addmm),
     *(products.bmm, products.baddbmm, products.batched),
-    shapes.fresh,
-    shapes.expand,  # it may enlarge a dimension to the size of another one that varies
+    views.fresh,
+    views.expand,  # it may enlarge a dimension to the size of another one that varies
 }
 
 
