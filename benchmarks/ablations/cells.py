@@ -7,12 +7,12 @@ from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.supernet.build import SupernetConfig
 
 EPOCHS = 10
-"""Of a supernet."""
+"""Number of epochs of a supernet."""
 OURS = SupernetConfig(r=1, beta=0.5)
 FIXED = replace(OURS, r=0)
 UNIFORM = replace(OURS, bins="uniform", num_bins=8)
 COARSE = replace(OURS, beta=2.0)
-"""What stages begin with, since their bins get finer."""
+"""Options of the first stage, since bins get finer from stage to stage."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ ABLATIONS = {
 
 
 def _changed(config: SupernetConfig | StagesConfig) -> dict[str, object]:
-    """What differs from the library's defaults, and what these tables vary."""
+    """The options that differ from the library's defaults, and those that these tables vary."""
     default = asdict(type(config)())
     return {
         name: value for name, value in asdict(config).items() if value != default[name] or name in ("r", "num_stages")

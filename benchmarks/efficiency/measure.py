@@ -25,7 +25,7 @@ from cafenet.supernet.supernet import Supernet
 
 @dataclass(frozen=True)
 class Network:
-    """What is measured, and how it is trained meanwhile."""
+    """A network that is measured, and the options of its training meanwhile."""
 
     build: Callable[[], nn.Module]
     image_size: int

@@ -1,4 +1,4 @@
-"""What keeping freed memory is worth: times of a training step at 224x224, with glibc's way and with CafeNet's.
+"""The gain of keeping freed memory: times of a training step at 224x224, with glibc's way and with CafeNet's.
 
     python -m benchmarks.memory               # a minute or two on one core
 

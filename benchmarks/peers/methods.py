@@ -132,7 +132,7 @@ def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, pl
 
 
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The same with all widths learning from the trained network, too."""
+    """Search with all widths learning from the trained network, too."""
     distill = DistillConfig()
     algorithm = cafenet.Trend(NUM_SEARCHED, farthest=2.0)
     return _from_trained(task, trained, percent, seed, place, algorithm, distill=distill)
@@ -145,7 +145,7 @@ def torch_pruning(task: Task, trained: nn.Module, percent: int, seed: int, place
 
 
 def torch_pruning_sparse(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The same after training that makes groups sparse, as its CIFAR-10 scripts do."""
+    """Prune by Torch-Pruning after training that makes groups sparse, as its CIFAR-10 scripts do."""
     model, pruner = _group_norm_pruner(trained, task.example)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, SPARSE_EPOCHS)

@@ -29,12 +29,12 @@ class Law:
     """The distance of every label from the line that the others give."""
 
     def accuracy(self, widths: Any) -> float:
-        """Of one width vector."""
+        """Accuracy of one width vector by the line."""
         return float(self.start + np.log(np.asarray(widths)) @ self.worths)
 
     @property
     def reading(self) -> str:
-        """How near the labels lie, as a sentence."""
+        """A sentence about the distance of the labels from the line."""
         half, most = np.quantile(self.errors, [0.5, 0.9])
         return (
             f"Half of the labels lie within {half:.2f} points of the line that the others give, 90% within {most:.2f}."

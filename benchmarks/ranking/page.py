@@ -30,7 +30,7 @@ from cafenet.scoring.scorer import FloatArray
 
 DIGITS = (3, 3, 2, 2)
 DEFAULT = "trend of accuracies"
-"""What the default search ranks by."""
+"""The measure by which the default search ranks."""
 QUESTIONS = {
     "r=1 - fixed, equal epochs": ("r=1 race", "fixed"),
     "r=1 - fixed, about equal time": ("r=1 race", "fixed, 1.5x epochs"),
@@ -44,7 +44,7 @@ QUESTIONS = {
     "fixed: over all widths - near the budget": ("fixed, over all widths", "fixed"),
     "over all widths: r=1 - fixed": ("r=1 race, over all widths", "fixed, over all widths"),
 }
-"""What the paper and its cost stand on."""
+"""The differences that the paper and its cost stand on."""
 INTRODUCTION = f"""\
 # Does a supernet rank widths as training from scratch does?
 
@@ -185,7 +185,7 @@ def _verdict(found: PairedDifference | None) -> str:
 
 
 def _questions(measured: Measured) -> list[str]:
-    """What differs between ways to train, by the primary metric's score and by what the default ranks by."""
+    """Differences between ways to train, by the primary metric's score and by the measure of the default search."""
     lines = ["", "Ways to train compared:", "", *_head("difference", "ranked by", "pairs", *KINDS)]
     for question, names in QUESTIONS.items():
         for score in ("accuracy", DEFAULT):
@@ -196,7 +196,7 @@ def _questions(measured: Measured) -> list[str]:
 
 
 def _ways_to_rank(measured: Measured) -> list[str]:
-    """The same supernets, ranked in two ways."""
+    """A table of the supernets, each ranked in two ways."""
     pairs = (("loss", "accuracy"), (DEFAULT, "accuracy"), ("trend of losses", DEFAULT))
     lines = ["", "Ways to rank compared, on the same supernets:", ""]
     lines += _head("difference", "supernet", "seeds", *KINDS)
@@ -211,7 +211,7 @@ def _ways_to_rank(measured: Measured) -> list[str]:
 
 
 def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
-    """How scores and labels follow the width of one group."""
+    """Slopes of scores and labels along the width of one group."""
     found = sides_of(rows.get("fixed", {}), known)
     if len(found) < 2:
         return []
@@ -258,7 +258,7 @@ def _trends(results: Results, work: Task, known: Truth) -> list[str]:
 
 
 def _picks(results: Results, work: Task, known: Truth) -> list[str]:
-    """What whole searches find, by the law of the labels."""
+    """Results of whole searches, judged by the law of the labels."""
     rows = results.rows(f"picks {work.name}")
     if not rows:
         return []

@@ -27,7 +27,7 @@ NUM_SCORED = 200
 TWICE = 2.0
 """From uniform widths."""
 REFERENCE = "trend, one stage"
-"""What the others are compared with."""
+"""The way to search that the others are compared with."""
 BEST_OF_LINE = "the best of the line within twice of uniform widths"
 
 

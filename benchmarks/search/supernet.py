@@ -42,7 +42,7 @@ class TimedScorer(Scorer):
 
 
 def compare_scoring(results: Results, cache: Path, seeds: Sequence[int], *, quick: bool) -> None:
-    """The same search both ways, seed by seed, the first one alternating."""
+    """Search in both ways, seed by seed; which one comes first alternates."""
     known, code = results.rows("supernet"), scoring_code()
     missing = [seed for seed in seeds if known.get(f"seed {seed}", {}).get("code") != code]
     if not missing:
@@ -110,7 +110,7 @@ def _facts(trained: Trained) -> dict[str, Any]:
 
 
 def compare_workers(results: Results, cache: Path, *, num_runs: int, quick: bool) -> None:
-    """The same search with one worker and with two, one thread each, in turns."""
+    """Search with one worker and with two, one thread each, in turns."""
     wanted = [f"run {number}" for number in range(num_runs)]
     if all(name in results.rows("workers") for name in wanted):
         return

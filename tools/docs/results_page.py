@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def summary(path: Path) -> dict[str, Any]:
-    """What the page shows of a run directory."""
+    """The part of a run directory that the page shows."""
     if not (path / "results.json").is_file():
         raise SystemExit(f"{path} has no results.json; finish it first")
     manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))

@@ -32,16 +32,16 @@ _TRACING = inspect.unwrap(find_space).__code__
 
 @dataclass
 class Walk:
-    """What was met on the way."""
+    """The files, calls and traces of a piece of work."""
 
     files: set[str] = field(default_factory=set)
     hops: set[tuple[str, str]] = field(default_factory=set)
     traces: Counter[str] = field(default_factory=Counter)
-    """How often each model was traced, by its shapes and those of its inputs."""
+    """Number of traces of each model, by its shapes and those of its inputs."""
 
     @property
     def most_traces(self) -> int:
-        """How often the model was traced that was traced most often."""
+        """Number of traces of the model that was traced most often."""
         return max(self.traces.values(), default=0)
 
 

@@ -22,7 +22,7 @@ class Bar:
     kind: str
     """CSS class of its colour."""
     tip: str = ""
-    """What is said about it."""
+    """Text that the tip shows."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the search saw: scores that a supernet gives to widths. None of them is the accuracy of a finished model."""
+"""Figures of the search: scores that a supernet gives to widths. None of them is the accuracy of a finished model."""
 
 import math
 import re

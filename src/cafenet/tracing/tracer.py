@@ -99,7 +99,7 @@ def find_space(
     outputs: str | int | Sequence[str | int] | None = None,
     verify: bool = True,
 ) -> WidthSpace:
-    """Like `trace`, but allows a space with no searchable group.
+    """Finds the width space of a model as `trace` does, but allows a space with no searchable group.
 
     Args:
         model: Any PyTorch model that runs on the example inputs.

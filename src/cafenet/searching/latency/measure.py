@@ -42,7 +42,7 @@ class LatencyConfig:
     """
 
     runtime: str | Callable[[Path], float] = "torch"
-    """What runs the model: torch, torch.compile, onnxruntime, openvino, executorch, `command:onnx PROGRAM {file}` (also
+    """Runtime of the model: torch, torch.compile, onnxruntime, openvino, executorch, `command:onnx PROGRAM {file}` (also
     pt2, xml or pte), which gets an exported file and prints milliseconds; in Python also a function that answers."""
 
     batch_size: PositiveInt = 1
