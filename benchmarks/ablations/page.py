@@ -67,7 +67,7 @@ def labels_law() -> Law:
 
 
 def by_the_line(results: Results, law: Law, cell: Cell) -> dict[str, float]:
-    """Per supernet seed; empty outside the band of FLOPs that has labels."""
+    """Values per supernet seed; empty outside the band of FLOPs that has labels."""
     if not BAND[0] <= cell.percent / 100 <= BAND[1]:
         return {}
     names = [group.name for group in task(NETWORK).space.groups]
@@ -76,7 +76,7 @@ def by_the_line(results: Results, law: Law, cell: Cell) -> dict[str, float]:
 
 
 def trained(results: Results, cell: Cell) -> dict[str, float]:
-    """Per supernet seed: the width that it found, trained from scratch."""
+    """Accuracies per supernet seed: the width that it found, trained from scratch."""
     rows, keys = results.rows("trained"), {seed: key_of(widths) for seed, widths in _found(results, cell).items()}
     return {seed: rows[key][seed] for seed, key in keys.items() if seed in rows.get(key, {})}
 

@@ -30,7 +30,7 @@ class Network:
     build: Callable[[], nn.Module]
     image_size: int
     beta: float
-    """Smaller where narrow layers would have too few bins for a zone."""
+    """Channels in a bin; fewer if narrow layers would have too few bins for a zone."""
     lr: float
 
 

@@ -99,7 +99,7 @@ def cafenet_more_t(task: Task, trained: nn.Module, percent: int, seed: int, plac
 
 
 def cafenet_one_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By trend in one stage that goes twice from uniform widths."""
+    """Search by trend in one stage that deviates from uniform widths by a factor of two."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=2.0))
 
 
@@ -115,7 +115,7 @@ def cafenet_one_r(task: Task, trained: nn.Module, percent: int, seed: int, place
 
 
 def cafenet_free_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By trend on a supernet with the paper's locally free sharing."""
+    """Search by trend on a supernet with the paper's locally free sharing."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=2.0), r=1)
 
 
@@ -126,7 +126,7 @@ def cafenet_bilateral_t(task: Task, trained: nn.Module, percent: int, seed: int,
 
 
 def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By the trend of losses, of widths that lie farther apart."""
+    """Search by the trend of losses, of widths that lie farther apart."""
     algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.7, farthest=2.0)
     return _from_trained(task, trained, percent, seed, place, algorithm, metric="negative_loss")
 

@@ -157,7 +157,7 @@ def _cells(rows: dict[str, dict[str, Any]], name: str, percent: int, full: int |
 
 
 def _overall(results: Results, percent: int) -> list[str]:
-    """Over all networks that both methods were measured on, every network and seed a pair."""
+    """Compare two methods over all networks that both were measured on, with a pair for every network and seed."""
     tables = [found_by(results, network, percent) for network in BUILDERS]
     lines = ["", f"## {OURS} minus the others at {percent}%, mean over networks", ""]
     lines += [

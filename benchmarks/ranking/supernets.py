@@ -44,7 +44,7 @@ class Way:
     supernet: SupernetConfig = FIXED
     sampling: SamplingConfig = NEAR
     epochs: float = 1.0
-    """As a multiple of the usual number."""
+    """Number of epochs, as a multiple of the usual number."""
 
 
 WAYS = {

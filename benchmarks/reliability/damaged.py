@@ -32,7 +32,7 @@ def flipped(content: bytes, name: str) -> bytes:
 
 
 def noise(content: bytes, name: str) -> bytes:
-    """As many bytes that mean nothing, and are no text."""
+    """Replace the content by as many bytes that mean nothing, and are no text."""
     block = b"\xff\xfe" + hashlib.sha256(name.encode()).digest()
     return (block * (len(content) // len(block) + 1))[: max(len(content), 8)]
 

@@ -33,7 +33,7 @@ class TimedScorer(Scorer):
         self.num_widths, self.is_over = 0, False
 
     def score(self, bin_counts: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
-        """As the scorer does."""
+        """Score one width as the scorer does."""
         if exact and not self.is_over:
             self.wall, self.cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
             self.is_over = True

@@ -107,7 +107,7 @@ def _detection(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _command(words: list[str]) -> str:
-    """Without the places of the machine that it ran on."""
+    """Return the command without the places of the machine that it ran on."""
     words = [Path(words[0]).name, *(word.replace("../shared/data", "data") for word in words[1:])]
     if "--output" in words:
         place = words.index("--output")

@@ -16,7 +16,7 @@ class Bar:
     name: str
     """Name of the row."""
     value: float
-    """Its length; a negative one goes to the left."""
+    """Length of the bar; a negative one goes to the left."""
     shown: str
     """The value in words."""
     kind: str

@@ -43,7 +43,7 @@ class GroupProfile:
     group: str
     """Name of the group."""
     channels: int
-    """Its number of channels."""
+    """Number of the group's channels."""
     tenth: Saving
     """A tenth of the channels fewer, or as near to it as the group's divisor allows."""
     half: Saving
