@@ -99,7 +99,7 @@ ABLATIONS = {
     ),
     "r": Ablation("The offset r, one stage", {f"r={r}": Cell(replace(OURS, r=r)) for r in (0, 1, 2, 3)}, "r=1"),
     "time_efficiency": Ablation(
-        "The fixed pattern with more training and more search (time_efficiency), one stage",
+        "The fixed sharing with more training and more search (time_efficiency), one stage",
         {
             f"fixed, {training}x training, {searching}x search": Cell(FIXED, training=training, searching=searching)
             for training in (1, 2, 3)

@@ -68,7 +68,7 @@ def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path)
 
 
 def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The fixed pattern over all widths, searched greedily, as AutoSlim does."""
+    """The fixed sharing over all widths, searched greedily, as AutoSlim does."""
     supernet = cafenet.SupernetConfig(r=0, beta=0.5)
     training, sampling = trained_for(SUPERNET_EPOCHS, seed), cafenet.SamplingConfig(flops_band=None, full_share=0.0)
     model, algorithm = task.build(seed), cafenet.Greedy()

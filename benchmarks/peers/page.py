@@ -68,7 +68,7 @@ WHY = """
 - What ranks widths better need not find better ones. A trend of losses, of widths that lie farther apart, ranks the
   labelled widths of one network of [Ranking](ranking.md) better than the default's. *Losses farther apart* measures it
   here, on one seed: no gain is to be seen, and no clear loss but for MobileNetV2 at 25%, which is 3 points lower
-  fine-tuned. BCNet's bilateral pattern ranks widths clearly better than the fixed one over the two networks there, and
+  fine-tuned. BCNet's bilateral sharing ranks widths clearly better than the fixed one over the two networks there, and
   what it finds at 50% (*bilateral*) ends a little lower from scratch, for about twice the time of the search."""
 
 

@@ -16,7 +16,7 @@ from benchmarks.ranking.ranking import Truth, truth
 from cafenet.scoring.scorer import FloatArray
 
 _USUAL_ERROR = 0.7
-"""Usual distance in points; labels much farther from the line count less. A layer of two channels is no part of any trend."""
+"""Usual distance in points; labels much farther from the line count less. Layers of two channels are in no trend."""
 
 
 @dataclass(frozen=True, eq=False)

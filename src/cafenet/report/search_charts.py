@@ -14,7 +14,7 @@ from cafenet.report.run_records import RunRecord, StudyRecord
 from cafenet.report.scales import Scale, scale_of
 from cafenet.report.trials import TrialRecord
 
-FIXED = "Fixed pattern"
+FIXED = "Fixed sharing"
 _FRONT, _STAR = "front", "star-of"
 
 
