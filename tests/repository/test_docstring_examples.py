@@ -25,7 +25,7 @@ SEARCHING = [
     *("algorithms.evolution.Evolution", "algorithms.greedy.Greedy", "algorithms.random_search.RandomSearch"),
     *("algorithms.trend.Trend", "latency.measure.LatencyConfig", "latency.measure.measure_latency"),
     *("latency.measure.measure_latencies", "latency.profile.profile_latency"),
-    *("result.FoundWidths", "width_search.SearchConfig", "width_search.search_widths"),
+    *("result.FoundWidths", "search_config.SearchConfig", "width_search.search_widths"),
 ]
 DATA = [
     *("augment.Augmentation", "fashion.fashion_mnist", "load.load_data", "loaders.train_loader"),
@@ -33,7 +33,7 @@ DATA = [
 ]
 PIPELINE = [
     *("own_loop.Supernet", "own_loop.Supernet.search"),
-    *("search.search", "options.SearchOptions", "result.SearchResult", "result.SearchResults", "stages.StagesConfig"),
+    *("search.search", "options.SearchOptions", "result.SearchResult", "result.SearchResults", "stage_plan.StagesConfig"),
 ]
 NAMES = [
     *("errors.CafeNetError", "common.statistics.PairedDifference", "common.statistics.compare_paired"),
