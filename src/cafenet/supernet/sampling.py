@@ -18,7 +18,18 @@ from cafenet.training.distillation import DistillConfig
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """Options of sampling: the widths that a supernet trains, what they begin with and what they learn from."""
+    """Options of sampling: the widths that a supernet trains, what they begin with and what they learn from.
+
+    Raises:
+        TrainingError: If an option is out of its range.
+
+    Examples:
+        >>> import cafenet
+        >>> cafenet.SamplingConfig(flops_band=(0.3, 0.7), full_share=0.0).sandwich
+        0
+        >>> cafenet.SearchOptions(sampling=cafenet.SamplingConfig(sandwich=2)).sampling.full_share
+        0.3
+    """
 
     random_share: Share = 0.0
     """The paper's lambda: share of the first steps that train a random candidate instead of the best."""
