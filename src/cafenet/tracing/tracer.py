@@ -43,9 +43,9 @@ def trace(
         example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments. FLOPs are counted for
             exactly these inputs, so use a batch of one.
         freeze: Names, with wildcards, such as `"head"` or `"*.se"`. Layers with such a name, or inside a module with
-            such a name, keep their widths. The exact name of a layer freezes that layer's output width even if the group is
-            named after another layer, which is the case for a depthwise convolution or a norm. A name that would
-            freeze nothing is an error.
+            such a name, keep their widths. The exact name of a layer freezes that layer's output width even if the
+            group is named after another layer, which is the case for a depthwise convolution or a norm. A name that
+            would freeze nothing is an error.
         min_width: Smallest width of each group, as a number of channels (int) or as a share of the group (float up to
             1).
         rules: Op rules to add or replace, by aten op. The page "Add an op rule" of the documentation explains them.
