@@ -7,12 +7,12 @@ from cafenet.pipeline.stage_plan import StagesConfig
 from cafenet.supernet.build import SupernetConfig
 
 EPOCHS = 10
-"""Of a supernet."""
+"""Number of epochs of a supernet."""
 OURS = SupernetConfig(r=1, beta=0.5)
 FIXED = replace(OURS, r=0)
 UNIFORM = replace(OURS, bins="uniform", num_bins=8)
 COARSE = replace(OURS, beta=2.0)
-"""What stages begin with, since their bins get finer."""
+"""Options of the first stage, since bins get finer from stage to stage."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ ABLATIONS = {
     ),
     "r": Ablation("The offset r, one stage", {f"r={r}": Cell(replace(OURS, r=r)) for r in (0, 1, 2, 3)}, "r=1"),
     "time_efficiency": Ablation(
-        "The fixed pattern with more training and more search (time_efficiency), one stage",
+        "The fixed sharing with more training and more search (time_efficiency), one stage",
         {
             f"fixed, {training}x training, {searching}x search": Cell(FIXED, training=training, searching=searching)
             for training in (1, 2, 3)
@@ -112,7 +112,7 @@ ABLATIONS = {
 
 
 def _changed(config: SupernetConfig | StagesConfig) -> dict[str, object]:
-    """What differs from the library's defaults, and what these tables vary."""
+    """The options that differ from the library's defaults, and those that these tables vary."""
     default = asdict(type(config)())
     return {
         name: value for name, value in asdict(config).items() if value != default[name] or name in ("r", "num_stages")

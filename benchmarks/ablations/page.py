@@ -17,7 +17,7 @@ from benchmarks.ranking.supernets import NUM_VALIDATION
 from cafenet.common.statistics import compare_paired
 
 NETWORK = "residual"
-"""Of the ranking benchmark's two. On the plain one the best width of the line is hardly better than uniform ones."""
+"""One of the ranking benchmark's two networks. On the plain one the best width is hardly better than uniform ones."""
 NUM_COLUMNS = 7
 RANKING = kept_results("ranking")
 """The labels that the line is fitted to."""
@@ -67,7 +67,7 @@ def labels_law() -> Law:
 
 
 def by_the_line(results: Results, law: Law, cell: Cell) -> dict[str, float]:
-    """Per supernet seed; empty outside the band of FLOPs that has labels."""
+    """Values per supernet seed; empty outside the band of FLOPs that has labels."""
     if not BAND[0] <= cell.percent / 100 <= BAND[1]:
         return {}
     names = [group.name for group in task(NETWORK).space.groups]
@@ -76,7 +76,7 @@ def by_the_line(results: Results, law: Law, cell: Cell) -> dict[str, float]:
 
 
 def trained(results: Results, cell: Cell) -> dict[str, float]:
-    """Per supernet seed: the width that it found, trained from scratch."""
+    """Accuracies per supernet seed: the width that it found, trained from scratch."""
     rows, keys = results.rows("trained"), {seed: key_of(widths) for seed, widths in _found(results, cell).items()}
     return {seed: rows[key][seed] for seed, key in keys.items() if seed in rows.get(key, {})}
 
@@ -86,7 +86,7 @@ def _found(results: Results, cell: Cell) -> dict[str, dict[str, int]]:
 
 
 def key_of(widths: dict[str, int]) -> str:
-    """What the trainings of a width are kept under."""
+    """The key under which the trainings of a width are kept."""
     return "-".join(map(str, widths.values()))
 
 
@@ -117,7 +117,7 @@ def _row(results: Results, row: str, measured: dict[str, Any], ablation: Ablatio
 
 
 def _reference(row: str, ablation: Ablation) -> str:
-    """What a row is compared with: in the table of budgets, the row of the same budget."""
+    """The row that a row is compared with: in the table of budgets, that of the same budget."""
     budget = row.rsplit(", ", 1)[-1]
     same = ablation.reference.rsplit(", ", 1)[0] + ", " + budget
     return same if budget.endswith("%") and same in ablation.cells else ablation.reference

@@ -68,7 +68,7 @@ def _minutes(seeds: dict[str, Any]) -> float:
 
 
 def _floors(labels: Labels) -> list[str]:
-    """What needs no training of ours."""
+    """The part of the page that needs no training of ours."""
     truth = fit_line(labels.quarters, labels.mean.tolist())
     first, others = labels.accuracies[:, 0], labels.accuracies[:, 1:].mean(axis=1)
     rankings = {

@@ -36,11 +36,11 @@ def train_supernets(results: Results, ways: Sequence[str], seeds: Sequence[int],
 
 
 def worths_of(row: dict[str, Any]) -> FloatArray:
-    """What every group is worth by the scores of one supernet, as the default search fits it."""
+    """The worth of every group by the scores of one supernet, as the default search fits it."""
     work = table_task()
     return fit_worths(np.log(work.bins.widths(work.bin_counts)), np.array(row["accuracy"]))
 
 
 def judged(worths: FloatArray, trust: float, labels: Labels) -> dict[str, float]:
-    """How a line with these worths, drawn together, ranks the table."""
+    """Kendall's tau with which a line of these worths, drawn together, ranks the table."""
     return judge(labels.logarithms @ drawn_together(worths, trust), labels)

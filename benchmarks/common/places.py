@@ -1,4 +1,4 @@
-"""Where the benchmarks' data lie and their pages go.
+"""The places of the benchmarks' data and pages.
 
 Data are looked for in the directory that CAFENET_DATA names, or in `shared/data` beside the checkout.
 """

@@ -1,4 +1,4 @@
-"""What large networks cost: a trace against a forward, a pick against its candidates, the check run against a trace.
+"""The cost of large networks: a trace against a forward, a pick against its candidates, the check run against a trace.
 
     python -m benchmarks.deep                 # some minutes on one core
     python -m benchmarks.deep --groups 100 --models swin_v2_t

@@ -1,4 +1,4 @@
-"""What choosing the best candidate costs: time per step for r = 0..3, exact and race, as ratios to an r = 0 step.
+"""The cost of choosing the best candidate: time per step for r = 0..3, exact and race, as ratios to an r = 0 step.
 
     python -m benchmarks.efficiency                       # both networks, about an hour on one core
     python -m benchmarks.efficiency --networks vgg        # one of them; two processes may share the output file

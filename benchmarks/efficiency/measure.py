@@ -25,12 +25,12 @@ from cafenet.supernet.supernet import Supernet
 
 @dataclass(frozen=True)
 class Network:
-    """What is measured, and how it is trained meanwhile."""
+    """A network that is measured, and the options of its training meanwhile."""
 
     build: Callable[[], nn.Module]
     image_size: int
     beta: float
-    """Smaller where narrow layers would have too few bins for a zone."""
+    """Channels in a bin; fewer if narrow layers would have too few bins for a zone."""
     lr: float
 
 

@@ -1,4 +1,4 @@
-"""What keeping compiled kernels is worth: CPU time of training a supernet, with oneDNN's limit and with CafeNet's.
+"""The gain of keeping compiled kernels: CPU time of training a supernet, with oneDNN's limit and with CafeNet's.
 
     python -m benchmarks.kernels              # some minutes on one core
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def timed(network: str, way: str, epochs: float, limit: str | None) -> float:
-    """Of one training in a process of its own; limit None leaves it to CafeNet."""
+    """CPU time of one training in a process of its own; the limit None leaves it to CafeNet."""
     variables = {name: value for name, value in os.environ.items() if name != VARIABLE}
     variables |= {"OMP_NUM_THREADS": "1"} | ({} if limit is None else {VARIABLE: limit})
     command = [sys.executable, "-m", "benchmarks.kernels", "--one", "--network", network, "--ways", way]

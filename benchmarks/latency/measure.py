@@ -1,4 +1,4 @@
-"""What is measured for one network in one runtime."""
+"""The measurements of one network in one runtime."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What keeping freed memory is worth: times of a training step at 224x224, with glibc's way and with CafeNet's.
+"""The gain of keeping freed memory: times of a training step at 224x224, with glibc's way and with CafeNet's.
 
     python -m benchmarks.memory               # a minute or two on one core
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 GLIBCS_OWN = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=7"}
-"""That is glibc's own number, so nothing changes, but CafeNet takes it for the user's setting and leaves malloc alone.
+"""Setting of glibc's own number: nothing changes, but CafeNet takes it for the user's and leaves malloc alone.
 
 The MALLOC_..._ variables would not do: each of them ends glibc's own way to adapt its thresholds.
 """

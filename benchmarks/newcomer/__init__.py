@@ -1,1 +1,1 @@
-"""What a newcomer gets: a trained network, one call of `cafenet.search` and nothing else."""
+"""A newcomer's result: a trained network, one call of `cafenet.search` and nothing else."""

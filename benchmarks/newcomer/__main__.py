@@ -1,4 +1,4 @@
-"""What a newcomer gets: a trained network, `cafenet.search(model, train, val, budget="25%")`, nothing else.
+"""A newcomer's result: a trained network, `cafenet.search(model, train, val, budget="25%")`, nothing else.
 
     python -m benchmarks.newcomer                        # about 40 minutes on one core; a second start continues
     python -m benchmarks.newcomer --quick --output build/newcomer.json

@@ -29,7 +29,7 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(before, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """As in torchvision, without max-pooling."""
+        """Run the layers as torchvision does, without max-pooling."""
         features = self.layers(relu(self.bn1(self.conv1(images))))
         return self.fc(features.mean(dim=(2, 3)))
 

@@ -28,7 +28,7 @@ from benchmarks.peers.tasks import BUILDERS, FINETUNE_EPOCHS, PERCENTS, SCRATCH_
 from cafenet.supernet.plain_training import initialised, train_model
 
 OTHER_SEED = 1000
-"""Between the seeds of one network's trainings from scratch."""
+"""Distance between the seeds of one network's trainings from scratch."""
 
 
 def main() -> None:

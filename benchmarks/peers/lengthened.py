@@ -1,4 +1,4 @@
-"""Which wins survive: widths that methods found, trained from scratch five times as long on all images.
+"""The wins that survive: widths that methods found, trained from scratch five times as long on all images.
 
 The rule, written down before the first training: five times the steps of the short trainings (50 epochs of all 20,000
 training images in place of 20 epochs of 10,000), everything else as there; test accuracy after the last epoch. A pair
@@ -29,7 +29,7 @@ METHODS = ("Uniform", "ModelOpt FastNAS", "CafeNet-T")
 LATER = ("CafeNet-T, half trust",)
 TIMES_AS_LONG = 5
 OTHER_SEED = 1000
-"""Between the seeds of one network's trainings."""
+"""Distance between the seeds of one network's trainings."""
 
 
 def part_of(network: str, percent: int) -> str:

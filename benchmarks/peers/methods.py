@@ -68,7 +68,7 @@ def random(task: Task, trained: nn.Module, percent: int, seed: int, place: Path)
 
 
 def autoslim(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The fixed pattern over all widths, searched greedily, as AutoSlim does."""
+    """The fixed sharing over all widths, searched greedily, as AutoSlim does."""
     supernet = cafenet.SupernetConfig(r=0, beta=0.5)
     training, sampling = trained_for(SUPERNET_EPOCHS, seed), cafenet.SamplingConfig(flops_band=None, full_share=0.0)
     model, algorithm = task.build(seed), cafenet.Greedy()
@@ -99,7 +99,7 @@ def cafenet_more_t(task: Task, trained: nn.Module, percent: int, seed: int, plac
 
 
 def cafenet_one_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By trend in one stage that goes twice from uniform widths."""
+    """Search by trend in one stage that deviates from uniform widths by a factor of two."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=2.0))
 
 
@@ -115,7 +115,7 @@ def cafenet_one_r(task: Task, trained: nn.Module, percent: int, seed: int, place
 
 
 def cafenet_free_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By trend on a supernet with the paper's locally free sharing."""
+    """Search by trend on a supernet with the paper's locally free sharing."""
     return _from_trained(task, trained, percent, seed, place, cafenet.Trend(NUM_SEARCHED, farthest=2.0), r=1)
 
 
@@ -126,13 +126,13 @@ def cafenet_bilateral_t(task: Task, trained: nn.Module, percent: int, seed: int,
 
 
 def cafenet_losses_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """By the trend of losses, of widths that lie farther apart."""
+    """Search by the trend of losses, of widths that lie farther apart."""
     algorithm = cafenet.Trend(NUM_SEARCHED, spread=0.7, farthest=2.0)
     return _from_trained(task, trained, percent, seed, place, algorithm, metric="negative_loss")
 
 
 def cafenet_distilled_t(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The same with all widths learning from the trained network, too."""
+    """Search with all widths learning from the trained network, too."""
     distill = DistillConfig()
     algorithm = cafenet.Trend(NUM_SEARCHED, farthest=2.0)
     return _from_trained(task, trained, percent, seed, place, algorithm, distill=distill)
@@ -145,7 +145,7 @@ def torch_pruning(task: Task, trained: nn.Module, percent: int, seed: int, place
 
 
 def torch_pruning_sparse(task: Task, trained: nn.Module, percent: int, seed: int, place: Path) -> nn.Module:
-    """The same after training that makes groups sparse, as its CIFAR-10 scripts do."""
+    """Prune by Torch-Pruning after training that makes groups sparse, as its CIFAR-10 scripts do."""
     model, pruner = _group_norm_pruner(trained, task.example)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, SPARSE_EPOCHS)

@@ -68,7 +68,7 @@ WHY = """
 - What ranks widths better need not find better ones. A trend of losses, of widths that lie farther apart, ranks the
   labelled widths of one network of [Ranking](ranking.md) better than the default's. *Losses farther apart* measures it
   here, on one seed: no gain is to be seen, and no clear loss but for MobileNetV2 at 25%, which is 3 points lower
-  fine-tuned. BCNet's bilateral pattern ranks widths clearly better than the fixed one over the two networks there, and
+  fine-tuned. BCNet's bilateral sharing ranks widths clearly better than the fixed one over the two networks there, and
   what it finds at 50% (*bilateral*) ends a little lower from scratch, for about twice the time of the search."""
 
 
@@ -157,7 +157,7 @@ def _cells(rows: dict[str, dict[str, Any]], name: str, percent: int, full: int |
 
 
 def _overall(results: Results, percent: int) -> list[str]:
-    """Over all networks that both methods were measured on, every network and seed a pair."""
+    """Compare two methods over all networks that both were measured on, with a pair for every network and seed."""
     tables = [found_by(results, network, percent) for network in BUILDERS]
     lines = ["", f"## {OURS} minus the others at {percent}%, mean over networks", ""]
     lines += [
@@ -195,7 +195,7 @@ def _is_afterwards(network: str, seed: str) -> bool:
 
 
 def _noise(results: Results) -> list[str]:
-    """How far apart trainings of the same widths end."""
+    """Differences between trainings of the same widths."""
     lines = [
         "",
         "Standard deviation between trainings from scratch of the same widths, with the number of trainings:",
@@ -218,7 +218,7 @@ def _noise(results: Results) -> list[str]:
 
 
 def _protocols(results: Results) -> list[str]:
-    """How a few epochs from the weights that a tool gives compare with many from fresh ones."""
+    """Comparison of a few epochs from the weights that a tool gives with many from fresh ones."""
     lines = [PROTOCOLS, f"| method | {' | '.join(f'{percent}%' for percent in PERCENTS)} |"]
     lines.append("| --- |" + " ---: |" * len(PERCENTS))
     for name in METHODS:
@@ -249,7 +249,7 @@ def _long(results: Results, percent: int) -> str:
 
 
 def _changes(results: Results) -> list[str]:
-    """What changes of the default were worth here, every network and seed a pair."""
+    """Gains by changes of the default, with a pair for every network and seed."""
     columns = [(percent, key) for percent in PERCENTS for key in KEYS]
     titles = " | ".join(f"{percent}%, {key.replace('finetuned', 'fine-tuned')}" for percent, key in columns)
     lines = [CHANGES, f"| difference | {titles} |", "| --- |" + " ---: |" * len(columns)]
@@ -270,7 +270,7 @@ def _changes(results: Results) -> list[str]:
 
 
 def _ours(percent: int, key: str) -> str:
-    """What a search does by default for a slim network that is trained so."""
+    """Our row with the stages that a search takes by default for a slim network that is trained so."""
     return OTHER if key == "finetuned" and percent >= 50 else OURS
 
 
@@ -310,7 +310,7 @@ def _spread(seeds: dict[str, Any], key: str) -> str:
 
 
 def _num_lines(function: Any) -> int:
-    """Of its body, without the documentation, and of the helpers that it calls."""
+    """Count the lines of a function's body, without the documentation, and of the helpers that it calls."""
     source = inspect.getsource(function)
     lines = [line.strip() for line in source[source.index(") ->") :].splitlines()[1:]]
     helpers = [each for each in HELPERS if f"{each.__name__}(" in source and each is not function]

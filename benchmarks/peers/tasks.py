@@ -91,19 +91,19 @@ class Task:
         return train_loader(self.train, BATCH_SIZE, Augmentation(padding=2, flip=True) if augmented else Augmentation())
 
     def validation_batches(self) -> DataLoader[Any]:
-        """What methods may choose by."""
+        """The images that methods may choose by."""
         return eval_loader(self.validation)
 
     def flops(self, model: nn.Module) -> int:
-        """Counted by one and the same tool for all."""
+        """FLOPs, which one and the same tool counts for all methods."""
         return int(cafenet.trace(model, self.example, verify=False).flops())
 
     def accuracy(self, model: nn.Module) -> float:
-        """On the test images, in percent."""
+        """Accuracy on the test images, in percent."""
         return round(100 * evaluate(model, eval_loader(self.test))["accuracy"], 3)
 
     def params(self, model: nn.Module) -> int:
-        """Of a plain module."""
+        """Number of parameters of a plain module."""
         return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -114,7 +114,7 @@ def task(name: str) -> Task:
 
 
 def trained_for(epochs: float, seed: int, lr: float = 0.1, num_stages: int = 1) -> TrainConfig:
-    """The same for every model; a warm-up of an epoch in every stage."""
+    """Options of the training of every model, with a warm-up of an epoch in every stage."""
     schedule = ScheduleConfig(warmup_epochs=min(1.0 * num_stages, epochs / 4))
     return TrainConfig(
         epochs=epochs,

@@ -1,4 +1,4 @@
-"""What an importance-sorted start is worth: a pretrained CNN's widths before and after sorting, and a short training.
+"""The gain of an importance-sorted start: a pretrained CNN's widths before and after sorting, and a short training.
 
     python -m benchmarks.pretrained
 
@@ -74,7 +74,7 @@ def one_seed(pixels: Tensor, labels: Tensor, seed: int, pretrain_steps: int, sup
 
 
 def pretrain(model: nn.Module, pixels: Tensor, labels: Tensor, seed: int, steps: int) -> nn.Module:
-    """The same full-width training as the supernet's loop gives, through its own code: r = 0 at full width."""
+    """Train at full width through the supernet's own loop, with r = 0."""
     space = cafenet.trace(model, pixels[:1])
     supernet = Supernet(model, space, flops_sensitive_bins(space, 1.0), LocallyFree(0)).train()
     optimizer = torch.optim.SGD(supernet.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)

@@ -1,4 +1,4 @@
-"""How many width vectors does CafeNet price in a second?
+"""The number of width vectors that CafeNet prices in a second.
 
     python -m benchmarks.pricing
 

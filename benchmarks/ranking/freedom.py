@@ -62,7 +62,7 @@ def measure_freedom(results: Results, task: Task, seeds: Sequence[int], cache: P
 
 
 def scored_candidates(task: Task, trained: nn.Module, way: Way, seed: int) -> dict[str, Any]:
-    """What each way to score makes of every width: the best candidate, their mean, the leftmost alone."""
+    """The score of every width in each way: by the best candidate, by their mean, by the leftmost alone."""
     start = time.process_time()
     with tempfile.TemporaryDirectory() as directory:
         supernet = trained_supernet(task, trained, way, seed, Path(directory))
@@ -108,13 +108,13 @@ def section(results: Results, truths: dict[str, Truth]) -> list[str]:
 
 
 def _by_trend(row: dict[str, Any], ranking: str, known: Truth) -> dict[str, float]:
-    """How the trend of one column of a supernet's scores ranks the labelled widths."""
+    """Kendall's tau with which the trend of one column of a supernet's scores ranks the labelled widths."""
     values = np.array(row[ranking])[known.numbers] * (-1 if "loss" in ranking else 1)
     return measures_of(known.logarithms @ fit_worths(known.logarithms, values), known)
 
 
 def _choices(results: Results, networks: Sequence[str]) -> list[str]:
-    """How often min-min took each candidate, over all supernets in which it chose."""
+    """Shares of the steps in which min-min took each candidate, over all supernets in which it chose."""
     chosen: Counter[str] = Counter()
     for network in networks:
         for row in results.rows(f"freedom {network}").get("r=1 race", {}).values():

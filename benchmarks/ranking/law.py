@@ -16,7 +16,7 @@ from benchmarks.ranking.ranking import Truth, truth
 from cafenet.scoring.scorer import FloatArray
 
 _USUAL_ERROR = 0.7
-"""In points; labels that lie much farther from the line count less. A layer of two channels is no part of any trend."""
+"""Usual distance in points; labels much farther from the line count less. Layers of two channels are in no trend."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +29,12 @@ class Law:
     """The distance of every label from the line that the others give."""
 
     def accuracy(self, widths: Any) -> float:
-        """Of one width vector."""
+        """Accuracy of one width vector by the line."""
         return float(self.start + np.log(np.asarray(widths)) @ self.worths)
 
     @property
     def reading(self) -> str:
-        """How near the labels lie, as a sentence."""
+        """A sentence about the distance of the labels from the line."""
         half, most = np.quantile(self.errors, [0.5, 0.9])
         return (
             f"Half of the labels lie within {half:.2f} points of the line that the others give, 90% within {most:.2f}."

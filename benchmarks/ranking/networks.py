@@ -44,7 +44,7 @@ class Block(nn.Module):
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """As in ResNet."""
+        """Run two convolutions beside a shortcut, as in ResNet."""
         inner = relu(self.bn1(self.conv1(inputs)))
         return relu(self.bn2(self.conv2(inner)) + self.shortcut(inputs))
 

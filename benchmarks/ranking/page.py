@@ -30,7 +30,7 @@ from cafenet.scoring.scorer import FloatArray
 
 DIGITS = (3, 3, 2, 2)
 DEFAULT = "trend of accuracies"
-"""What the default search ranks by."""
+"""The measure by which the default search ranks."""
 QUESTIONS = {
     "r=1 - fixed, equal epochs": ("r=1 race", "fixed"),
     "r=1 - fixed, about equal time": ("r=1 race", "fixed, 1.5x epochs"),
@@ -44,7 +44,7 @@ QUESTIONS = {
     "fixed: over all widths - near the budget": ("fixed, over all widths", "fixed"),
     "over all widths: r=1 - fixed": ("r=1 race, over all widths", "fixed, over all widths"),
 }
-"""What the paper and its cost stand on."""
+"""The differences that the paper and its cost stand on."""
 INTRODUCTION = f"""\
 # Does a supernet rank widths as training from scratch does?
 
@@ -65,7 +65,7 @@ mean over two seeds (0 and 1; supernets of these seeds begin with the same rando
 - Tau is Kendall's, over all pairs of widths or over those whose FLOPs differ by no more than 3% of the full network's,
   as in a search for one budget. Regret is the best label minus that of the width with the highest score, in points.
 - The primary metric, named before the first run, is {PRIMARY}. Differences are paired by seed, with 95% intervals,
-  bold where these do not hold zero. Training is in CPU seconds, without the full network's; the fixed pattern with 1.5x
+  bold where these do not hold zero. Training is in CPU seconds, without the full network's; the fixed sharing with 1.5x
   epochs stands for equal time, but on the residual network r=1 still takes a fifth longer, which favours it there.
   There are many comparisons on this page, and of twenty without any difference one is expected to be bold.
 - Two floors need no supernet: FLOPs, and the sum of the logarithms of the groups' shares.
@@ -73,7 +73,7 @@ mean over two seeds (0 and 1; supernets of these seeds begin with the same rando
 TRENDS = f"""\
 Which widths a trend should be fitted to (`python -m benchmarks.ranking trends`): {NUM_SAMPLES} widths drawn as the
 default search draws them, the logarithms of their groups' shares this far apart, scored by supernets of the fixed
-pattern; the trend then ranks the labelled widths, which it has not seen. The labelled widths lie far apart themselves.
+sharing; the trend then ranks the labelled widths, which it has not seen. The labelled widths lie far apart themselves.
 The default search draws widths 0.3 apart all the same, since losses of widths 0.7 apart did not lead it to better
 networks, on one seed ([Peers](peers.md), *one stage, losses farther apart*)."""
 PICKS = f"""\
@@ -88,7 +88,7 @@ width of a trend was sought by exchanges between two groups alone."""
 SIDES = f"""\
 Why single scores rank worse than their trend: points of accuracy for each unit of a group's logarithm, below and above
 {CENTRE:.0%} of its channels, about which supernets are trained. A line with a bend there in every group, fitted to the
-labels and to the accuracies that supernets of the fixed pattern give the same widths (mean and standard deviation over
+labels and to the accuracies that supernets of the fixed sharing give the same widths (mean and standard deviation over
 seeds). *Line*: without bends, as a trend sees the labels."""
 EARLIER = """\
 Supernets of 30 epochs in all, scored on 4,000 images, few seeds each: made by the same command at revision eb8067c
@@ -163,7 +163,7 @@ def _reading(measured: Measured, known: Truth) -> list[str]:
     flops, even = floors["FLOPs alone"], floors["sum of logarithms"]
     lines = [
         "",
-        f"- With the default, the fixed pattern, tau is {taus[DEFAULT]:.2f} by the trend of accuracies, "
+        f"- With the default, the fixed sharing, tau is {taus[DEFAULT]:.2f} by the trend of accuracies, "
         f"{taus['trend of losses']:.2f} by that of losses, {taus['accuracy']:.2f} by accuracy and "
         f"{taus['loss']:.2f} by loss; by FLOPs alone it is {flops['tau']:.2f}, and by the sum of logarithms, which "
         f"prefers uniform widths, {even['tau']:.2f}. Among widths of about equal FLOPs, where a search decides, the "
@@ -185,7 +185,7 @@ def _verdict(found: PairedDifference | None) -> str:
 
 
 def _questions(measured: Measured) -> list[str]:
-    """What differs between ways to train, by the primary metric's score and by what the default ranks by."""
+    """Differences between ways to train, by the primary metric's score and by the measure of the default search."""
     lines = ["", "Ways to train compared:", "", *_head("difference", "ranked by", "pairs", *KINDS)]
     for question, names in QUESTIONS.items():
         for score in ("accuracy", DEFAULT):
@@ -196,7 +196,7 @@ def _questions(measured: Measured) -> list[str]:
 
 
 def _ways_to_rank(measured: Measured) -> list[str]:
-    """The same supernets, ranked in two ways."""
+    """A table of the supernets, each ranked in two ways."""
     pairs = (("loss", "accuracy"), (DEFAULT, "accuracy"), ("trend of losses", DEFAULT))
     lines = ["", "Ways to rank compared, on the same supernets:", ""]
     lines += _head("difference", "supernet", "seeds", *KINDS)
@@ -211,7 +211,7 @@ def _ways_to_rank(measured: Measured) -> list[str]:
 
 
 def _sides(rows: dict[str, Any], work: Task, known: Truth) -> list[str]:
-    """How scores and labels follow the width of one group."""
+    """Slopes of scores and labels along the width of one group."""
     found = sides_of(rows.get("fixed", {}), known)
     if len(found) < 2:
         return []
@@ -258,7 +258,7 @@ def _trends(results: Results, work: Task, known: Truth) -> list[str]:
 
 
 def _picks(results: Results, work: Task, known: Truth) -> list[str]:
-    """What whole searches find, by the law of the labels."""
+    """Results of whole searches, judged by the law of the labels."""
     rows = results.rows(f"picks {work.name}")
     if not rows:
         return []

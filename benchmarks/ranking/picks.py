@@ -25,9 +25,9 @@ from cafenet.searching.feasible import Feasible
 BUDGET = "50%"
 NUM_SCORED = 200
 TWICE = 2.0
-"""From uniform widths."""
+"""Largest factor by which a group may deviate from uniform widths."""
 REFERENCE = "trend, one stage"
-"""What the others are compared with."""
+"""The way to search that the others are compared with."""
 BEST_OF_LINE = "the best of the line within twice of uniform widths"
 
 

@@ -14,12 +14,12 @@ from cafenet.searching.algorithms.trend import fit_worths
 from cafenet.space.bins import IntArray
 
 SCORES = ("accuracy", "loss", "trend of accuracies", "trend of losses")
-"""What widths are ranked by; the trend of the accuracies is what the default search settles on."""
+"""Values that widths are ranked by; the default search settles on the trend of the accuracies."""
 KINDS = ("tau", "tau at equal FLOPs", "regret", "regret at equal FLOPs")
 PRIMARY = "tau by accuracy"
 """Named before the first supernet was trained."""
 Measured: TypeAlias = dict[str, dict[str, dict[str, float]]]
-"""Of every way to train a supernet and every seed, the value of every measure."""
+"""The value of every measure, by way to train a supernet and by seed."""
 _FEWEST = 10
 """Widths that say anything."""
 _EQUAL_FLOPS = 0.03
@@ -33,16 +33,16 @@ class Truth:
     numbers: IntArray
     mean: FloatArray
     flops: FloatArray
-    """Shares of the full network's."""
+    """FLOPs as shares of the full network's."""
     logarithms: FloatArray
-    """Of the groups' shares."""
+    """Logarithms of the groups' shares."""
     reliability: float
     """Kendall's tau between the labels of two seeds, averaged over pairs of seeds."""
     num_seeds: int
 
 
 def truth(labels: dict[str, dict[str, float]], flops: FloatArray, logarithms: FloatArray) -> Truth | None:
-    """Of all widths that have a label, the means over the seeds that all of them have; None where there are too few.
+    """Average the labels of all widths over the seeds that all of them have; None if there are too few.
 
     flops, logarithms: of every width, as in `Truth`. The reliability takes in a seed that is not complete, too.
     """
@@ -67,7 +67,7 @@ def _reliability(labels: dict[str, dict[str, float]], seeds: Sequence[str]) -> f
 
 
 def measures(row: dict[str, Any], known: Truth) -> dict[str, float]:
-    """Of one supernet: how it ranks, and how far its pick is from the best width."""
+    """Measure one supernet: its ranking, and the distance of its pick from the best width."""
     accuracy, loss = (np.array(row[name])[known.numbers] for name in ("accuracy", "loss"))
     trends = [known.logarithms @ fit_worths(known.logarithms, each) for each in (accuracy, -loss)]
     found = {}

@@ -1,4 +1,4 @@
-"""What a supernet's score says of a group: how it falls with narrower widths, and whether it rises with wider ones."""
+"""A supernet's score on both sides of a group: its fall with narrower widths, and its rise with wider ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +19,9 @@ class Sides:
     below: FloatArray
     above: FloatArray
     error: float
-    """What is left, as a standard deviation."""
+    """Standard deviation of the residuals."""
     error_of_line: float
-    """Of a line without bends, the same."""
+    """Standard deviation of the residuals of a line without bends."""
 
 
 def sides(logarithms: FloatArray, values: FloatArray) -> Sides:
@@ -37,7 +37,7 @@ def sides(logarithms: FloatArray, values: FloatArray) -> Sides:
 
 
 def sides_of(rows: dict[str, Any], known: Truth) -> list[Sides]:
-    """Of every seed's supernet, by the accuracy of the labelled widths."""
+    """Fit both sides for every seed's supernet, by the accuracy of the labelled widths."""
     return [sides(known.logarithms, np.array(row["accuracy"])[known.numbers]) for row in rows.values()]
 
 

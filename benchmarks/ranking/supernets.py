@@ -1,4 +1,4 @@
-"""What supernets say of the same widths: trained in several ways, seed by seed, then scored without any race."""
+"""Scores of the same widths by supernets that are trained in several ways, seed by seed, without any race."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ from cafenet.supernet.train import TrainConfig, train_supernet
 from cafenet.training.optimizers import OptimizerConfig
 
 FULL_EPOCHS, EPOCHS = 4.5, 10.5
-"""Of the full network, then of the supernet: a search's shares of 15 epochs."""
+"""Epochs of the full network, then of the supernet: a search's shares of 15 epochs."""
 NEAR = SamplingConfig(flops_band=(0.35, 0.65), spread=0.3, full_share=0.0)
 """Widths about half the FLOPs, as a search for that budget samples them."""
 NUM_CALIBRATION, NUM_VALIDATION, EVAL_BATCH = 512, 2000, 256
@@ -44,7 +44,7 @@ class Way:
     supernet: SupernetConfig = FIXED
     sampling: SamplingConfig = NEAR
     epochs: float = 1.0
-    """As a multiple of the usual number."""
+    """Number of epochs, as a multiple of the usual number."""
 
 
 WAYS = {
@@ -84,7 +84,7 @@ def still_missing(
 
 
 def full_network(task: Task, seed: int, directory: Path) -> nn.Module:
-    """What all supernets of a seed begin with; trained once."""
+    """The network that all supernets of a seed begin with, trained once."""
     model, config = initialised(task.build(), seed), supernet_training(FULL_EPOCHS, seed)
     batches = train_loader(task.train, BATCH_SIZE, AUGMENTATION)
     return train_model(model, torch.zeros(1, 3, SIZE, SIZE), batches, config, directory=directory, quiet=True)
@@ -151,5 +151,5 @@ def candidate_scores(
 
 
 def supernet_training(epochs: float, seed: int) -> TrainConfig:
-    """What all trainings have in common."""
+    """The options that all trainings have in common."""
     return TrainConfig(epochs=epochs, batch_size=BATCH_SIZE, optimizer=OptimizerConfig(lr=0.1), seed=seed)

@@ -1,4 +1,4 @@
-"""Which widths a trend should be fitted to, and to which of their scores: judged by how it ranks the labelled ones."""
+"""The widths and scores that a trend should be fitted to, judged by its ranking of the labelled ones."""
 
 import time
 from collections.abc import Sequence

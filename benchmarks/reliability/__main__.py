@@ -1,4 +1,4 @@
-"""How CafeNet takes accidents and mistakes: kills, damaged files, wrong inputs, hostile files, models left unchanged.
+"""CafeNet under accidents and mistakes: kills, damaged files, wrong inputs, hostile files, models left unchanged.
 
     python -m benchmarks.reliability                                # all parts, about an hour on one core
     python -m benchmarks.reliability --parts kills damaged          # only these

@@ -1,4 +1,4 @@
-"""What all parts share: a case, what came out of it, and the loop that keeps every outcome as soon as it is known."""
+"""Cases, their outcomes, and the loop that keeps every outcome as soon as it is known; all parts share them."""
 
 import fnmatch
 import shutil
@@ -16,14 +16,14 @@ from benchmarks.common.results_file import Results
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a case."""
+    """The outcome of a case."""
 
     kind: str
     """One of the part's words, such as "clear line" or "traceback"."""
     detail: str = ""
-    """What was said, in one line, where the outcome is a bad one."""
+    """The message in one line, if the outcome is a bad one."""
     numbers: dict[str, float] = field(default_factory=dict)
-    """What else is counted."""
+    """Further counts."""
 
 
 @dataclass(frozen=True)

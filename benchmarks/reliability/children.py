@@ -26,16 +26,16 @@ MOST_BYTES = 8 * 2**30
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended."""
+    """The end of a child process."""
 
     code: int | None
     """The exit code, minus the number of the signal that killed it, or None if it was ended at its time limit."""
     said: str
-    """What it wrote to stderr."""
+    """Text that it wrote to stderr."""
     printed: str
-    """What it wrote to stdout."""
+    """Text that it wrote to stdout."""
     value: Any
-    """What its function returned, through JSON; None if it returned nothing."""
+    """Value that its function returned, through JSON; None if it returned nothing."""
     seconds: float
     peak_mb: float
     """Largest resident memory, with what the parent had in memory already."""
@@ -66,7 +66,7 @@ class Child:
             os.kill(self.pid, number)
 
     def wait(self, limit_s: float) -> Ended | None:
-        """How it ended, or None if it still runs after that time."""
+        """Wait for the child's end; None if it still runs after that time."""
         until = time.monotonic() + limit_s
         while True:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)

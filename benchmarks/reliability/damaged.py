@@ -32,7 +32,7 @@ def flipped(content: bytes, name: str) -> bytes:
 
 
 def noise(content: bytes, name: str) -> bytes:
-    """As many bytes that mean nothing, and are no text."""
+    """Replace the content by as many bytes that mean nothing, and are no text."""
     block = b"\xff\xfe" + hashlib.sha256(name.encode()).digest()
     return (block * (len(content) // len(block) + 1))[: max(len(content), 8)]
 
@@ -45,7 +45,7 @@ DAMAGES: dict[str, Callable[[bytes, str], bytes | None]] = {
     "flipped": flipped,
     "missing": lambda content, name: None,
 }
-"""What becomes of a file's content; None is no file."""
+"""Ways to damage a file's content; None removes the file."""
 
 
 def cases(shared: Path) -> Iterable[Case]:
@@ -61,7 +61,7 @@ def cases(shared: Path) -> Iterable[Case]:
 
 
 def uses(job: Job) -> tuple[str, ...]:
-    """What is done after the damage; `compare` takes runs alone."""
+    """Commands after the damage; `compare` takes runs alone."""
     return ("again", "report", "compare") if job.name == "run" else ("again", "report")
 
 
@@ -110,7 +110,7 @@ def used(job: Job, use: str, out: Path, place: Path, shared: Path) -> Ended:
 
 
 def troubled(ended: Ended) -> Outcome | None:
-    """What came out if the command did not end with success; a user's mistake ends with code 2 and one line."""
+    """Outcome of a command that did not succeed; a user's mistake ends with code 2 and one line."""
     if ended.code is None:
         return Outcome(SLOW, f"it ran for {LIMIT_S:.0f} s")
     if ended.has_traceback or ended.code not in (0, 2):
@@ -181,7 +181,7 @@ def _page_outcome(page: str, before: str, ended: Ended, file: str) -> Outcome:
 
 
 def _texts(page: str) -> list[str]:
-    """What a page says, in words and in the tips of its figures, without the figures themselves."""
+    """The words of a page and of the tips of its figures, without the figures themselves."""
     tips = re.findall(r'data-tip="([^"]*)"', page)
     page = re.sub(r"<(svg|script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
     return [text.strip() for text in re.split(r"<[^>]*>", page) if text.strip()] + tips

@@ -108,7 +108,7 @@ class Job:
     work: Callable[[Path, Path], Any]
     """Does the job of the first directory in the second one, or goes on with it; returns an exit code or None."""
     command: str
-    """What a user would type."""
+    """The command that a user would type."""
 
 
 def prepare_run(place: Path) -> None:
@@ -231,7 +231,7 @@ JOBS = {
 
 
 def returned_by(out: Path) -> Path:
-    """Where a search that works in `out` writes down what it returned."""
+    """The file in which a search that works in `out` writes down its result."""
     return out.with_name(f"{out.name}-returned.json")
 
 
@@ -251,13 +251,13 @@ def results_of(out: Path) -> dict[str, Any]:
 
 
 def end_of(out: Path) -> dict[str, Any]:
-    """What a user takes away from a finished job: the table and the final models, or what a search returned."""
+    """Results that a user takes away from a finished job: the table and the final models, or a search's result."""
     is_taken = ("returned", "results.json", "slim.pt", "detector.pt")
     return {name: value for name, value in results_of_readable(out).items() if name.rpartition("/")[2] in is_taken}
 
 
 def results_of_readable(out: Path) -> dict[str, Any]:
-    """Like `results_of`, where files that cannot be read may lie about: each of them counts as its error's name."""
+    """Results of a job among files that may be unreadable: each of those counts as its error's name."""
     found: dict[str, Any] = {}
     for path in [*out.rglob("slim.pt"), *out.rglob("detector.pt"), out / "results.json", returned_by(out)]:
         name = "returned" if path == returned_by(out) else str(path.relative_to(out))

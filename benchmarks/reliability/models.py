@@ -174,7 +174,7 @@ def _digest(content: bytes) -> str:
 
 
 def _different_outputs(model: nn.Module, twin: nn.Module, inputs: Any) -> str:
-    """What differs between a model's outputs and those of a copy that nobody looked at; both may raise the same."""
+    """Differences between a model's outputs and those of a copy that nobody looked at; both may raise the same."""
     own, other = (_outputs(each, inputs) for each in (model, twin))
     return (
         "" if own == other else f"outputs are {json.dumps(own)[:100]}, of an untouched copy {json.dumps(other)[:100]}"

@@ -116,7 +116,7 @@ HUGGING_FACE: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
     "mamba": ("MambaModel", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 100}, {"input_ids": IDS}),
 }
-"""By name: the class, options of its configuration, and example inputs."""
+"""Models by name: the class, options of its configuration, and example inputs."""
 
 
 def hugging_face(name: str) -> tuple[nn.Module, dict[str, Tensor]]:

@@ -53,7 +53,7 @@ def markdown(results: Results) -> str:
 
 
 def _revisions(rows: dict[str, dict[str, Any]]) -> str:
-    """What was measured; a part without cases was not tried yet."""
+    """The measured parts; a part without cases was not tried yet."""
     found = sorted({row["revision"] for part in rows.values() for row in part.values()})
     return f"Measured at {'revision' if len(found) == 1 else 'revisions'} {', '.join(found) or 'none yet'}."
 

@@ -80,7 +80,7 @@ def _stop(number: signal.Signals, time_number: int, shared: Path) -> Callable[[P
 
 
 def judged(code: int, said: str, delay: float, was_done: bool = False) -> Outcome:
-    """What came out of a stop; after the last file was written, the command may also just end."""
+    """Outcome of a stop; after the last file was written, the command may also just end."""
     if "Traceback" in said:
         return Outcome(TRACEBACK, f"after {delay:.1f} s: exit {code}: {said.strip().splitlines()[-1]}")
     if code in (130, 143) and len(said.strip().splitlines()) == 1:
@@ -93,7 +93,7 @@ def judged(code: int, said: str, delay: float, was_done: bool = False) -> Outcom
 
 
 def _usual_seconds(shared: Path) -> float:
-    """How long the command takes; measured once."""
+    """Seconds that the command takes, measured once."""
     note = shared / "seconds"
     if not note.exists():
         place = shared / "timed"

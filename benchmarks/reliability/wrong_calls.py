@@ -44,7 +44,7 @@ IMAGE = torch.zeros(1, 1, 12, 12)
 
 
 class UsersMistake(Exception):
-    """What the user's own code raises."""
+    """The error that the user's own code raises."""
 
 
 def net(num_classes: int = 4) -> nn.Module:

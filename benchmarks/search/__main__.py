@@ -1,4 +1,4 @@
-"""How good and how fast is the search? Four parts, each of which goes on where it was stopped.
+"""Quality and speed of the search, in four parts, each of which goes on where it was stopped.
 
     python -m benchmarks.search                              # all parts, some two hours on one core
     python -m benchmarks.search --parts table --shard 0/2    # half of the seeds, beside another process with 1/2

@@ -1,4 +1,4 @@
-"""What a candidate costs beyond its evaluation: the real driver and journal, with a scorer that returns at once."""
+"""The cost of a candidate beyond its evaluation: the real driver and journal, with a scorer that returns at once."""
 
 import os
 import tempfile
@@ -20,7 +20,7 @@ from cafenet.searching.store.trials import TrialStore
 from cafenet.space.bins import IntArray, flops_sensitive_bins
 
 NUM_EXAMPLES = 5000
-"""Of the validation set; their values are kept with every score that may serve as a bar, as the real scorer does."""
+"""Number of validation examples; their values are kept with every score that may serve as a bar, as in a search."""
 
 
 class InstantScorer:

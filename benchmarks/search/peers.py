@@ -20,7 +20,7 @@ SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "Optuna NSGA-II": lambda seed: optuna.samplers.NSGAIISampler(seed=seed),
     "Optuna TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
 }
-"""With their default settings; TPE's is the multivariate one since Optuna 5."""
+"""Samplers with their default settings; TPE is the multivariate one since Optuna 5."""
 
 
 @dataclass(frozen=True, eq=False)

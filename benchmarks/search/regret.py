@@ -121,7 +121,7 @@ def _cells() -> Iterator[tuple[int, str, int]]:
 
 
 def suggestion_table(rows: Rows) -> str:
-    """The same differences at 40 and 200 when infeasible and repeated suggestions count, and how many there are."""
+    """Differences at 40 and 200 if infeasible and repeated suggestions count, and the number of these."""
     lines = []
     for mode in MODES:
         for percent in PERCENTS:

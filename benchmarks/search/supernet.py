@@ -33,7 +33,7 @@ class TimedScorer(Scorer):
         self.num_widths, self.is_over = 0, False
 
     def score(self, bin_counts: IntArray, bar: Score | None = None, *, exact: bool = False) -> Score:
-        """As the scorer does."""
+        """Score one width as the scorer does."""
         if exact and not self.is_over:
             self.wall, self.cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
             self.is_over = True
@@ -42,7 +42,7 @@ class TimedScorer(Scorer):
 
 
 def compare_scoring(results: Results, cache: Path, seeds: Sequence[int], *, quick: bool) -> None:
-    """The same search both ways, seed by seed, the first one alternating."""
+    """Search in both ways, seed by seed; which one comes first alternates."""
     known, code = results.rows("supernet"), scoring_code()
     missing = [seed for seed in seeds if known.get(f"seed {seed}", {}).get("code") != code]
     if not missing:
@@ -110,7 +110,7 @@ def _facts(trained: Trained) -> dict[str, Any]:
 
 
 def compare_workers(results: Results, cache: Path, *, num_runs: int, quick: bool) -> None:
-    """The same search with one worker and with two, one thread each, in turns."""
+    """Search with one worker and with two, one thread each, in turns."""
     wanted = [f"run {number}" for number in range(num_runs)]
     if all(name in results.rows("workers") for name in wanted):
         return

@@ -31,7 +31,7 @@ class Table:
     """Accuracies in percent and FLOPs by width, at position `number` of a width."""
 
     accuracies: FloatArray
-    """(widths, 3): of the three trainings."""
+    """Accuracies of the three trainings, of shape (widths, 3)."""
     flops: FloatArray
 
     def number(self, bin_counts: IntArray) -> IntArray:
@@ -39,11 +39,11 @@ class Table:
         return (np.asarray(bin_counts) - 1) @ 4 ** np.arange(len(CHANNELS))[::-1]
 
     def searched(self, mode: str) -> FloatArray:
-        """What a search sees: the mean, or one training."""
+        """Accuracies that a search sees: the mean, or one training."""
         return self.accuracies.mean(axis=1) if mode == "noise-free" else self.accuracies[:, 0]
 
     def judged(self, mode: str) -> FloatArray:
-        """What its pick is judged by: the mean, or that of the other two trainings."""
+        """Accuracies that judge its pick: the mean of all, or of the other two trainings."""
         return self.accuracies.mean(axis=1) if mode == "noise-free" else self.accuracies[:, 1:].mean(axis=1)
 
     def feasible(self, percent: int) -> Feasible:
@@ -145,7 +145,7 @@ def best_seen(table: Table, mode: str, percent: int) -> float:
 
 
 def num_fitting(table: Table, percent: int) -> tuple[int, int]:
-    """How many widths meet a budget, and how many of them lie in the band under it that our searches look at."""
+    """Number of widths that meet a budget, and of those that lie in the band under it that our searches look at."""
     fitting, low = _fitting(table, percent), table.feasible(percent).band[0]
     return len(fitting), int((table.flops[fitting] >= low * percent / 100 * float(table.flops[-1])).sum())
 

@@ -1,4 +1,4 @@
-"""How long the package and its command take to start, as CPU time beside that of `import torch`.
+"""Start times of the package and its command, as CPU time beside that of `import torch`.
 
     python -m benchmarks.startup              # a minute on one core
 

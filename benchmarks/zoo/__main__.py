@@ -1,4 +1,4 @@
-"""Which models of the zoo does each tool handle, and how long does it take to find out what can vary?
+"""The models of the zoo that each tool handles, and the time that it takes to find out what can vary.
 
     python -m benchmarks.zoo                        all 80 classification models of torchvision, all tools
     python -m benchmarks.zoo --timm --models 'timm:*' --output build/zoo-timm.json

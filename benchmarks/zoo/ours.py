@@ -56,7 +56,7 @@ class CafeNet(Tool):
         return facts | shares_left(space) | self._verify()
 
     def _verify(self) -> Facts:
-        """On real values; `verify` draws its own random weights."""
+        """Run the model on real values; `verify` draws its own random weights."""
         if is_huge(self.model):
             make_shallow(self.model)
         small = image(small_size(self.model, self.example.shape[-1]))

@@ -1,11 +1,11 @@
-"""What a tool of the zoo is: an analysis that is timed, and a use that shows whether the analysis was right."""
+"""A tool of the zoo: an analysis that is timed, and a use that shows whether the analysis was right."""
 
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
 Facts: TypeAlias = dict[str, Any]
-"""What a step found out: plain values for the JSON file."""
+"""Findings of a step: plain values for the JSON file."""
 
 
 class Tool:

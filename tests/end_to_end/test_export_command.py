@@ -50,7 +50,7 @@ def test_by_budget_and_seed(recipe, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method", "CafeNet-X"], "the run has no CafeNet-X; it has CafeNet-E 50%, Fixed pattern 50%, Original"),
+        (["--method", "CafeNet-X"], "the run has no CafeNet-X; it has CafeNet-E 50%, Fixed sharing 50%, Original"),
         (["--budget", "25%"], "the run has no CafeNet-E 25%; it has CafeNet-E 50%"),
         (["--seed", "9"], "the run has no trained CafeNet-E 50% of seed 9"),
     ],

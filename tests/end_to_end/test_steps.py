@@ -71,7 +71,7 @@ def test_step_by_step_equals_all_at_once(finished, recipe, tmp_path, never, monk
         limited.setattr(finals, "train_model", None)
         assert run(recipe, directory, step="search") == {}
     assert contents(directory, "*.pt") == trained
-    assert [entry.method for entry in read_entries(directory)] == ["Original", "Uniform", "Fixed pattern", "CafeNet-E"]
+    assert [entry.method for entry in read_entries(directory)] == ["Original", "Uniform", "Fixed sharing", "CafeNet-E"]
     assert not (directory / "models").exists()
     found = contents(directory, "*.pt", "*.journal", "result-*.json")
     with monkeypatch.context() as limited:
@@ -151,7 +151,7 @@ def test_no_entries(tmp_path):
     [
         ("CafeNet-E", "50%", "50pct-cafenet-e"),
         ("Original", "", "original"),
-        ("Fixed pattern", "1.5M params+12ms", "1.5m-params-12ms-fixed-pattern"),
+        ("Fixed sharing", "1.5M params+12ms", "1.5m-params-12ms-fixed-sharing"),
     ],
 )
 def test_directories_of_entries(method, budget, key):

@@ -50,7 +50,7 @@ def test_several_budgets_of_one_supernet(recipe, tmp_path):
     assert num_steps(tmp_path / "run" / "supernet") == 4
     assert {path.name for path in (tmp_path / "run" / "models").iterdir()} == {
         "original",
-        *(f"{budget}pct-{method}" for budget in (60, 30) for method in ("uniform", "fixed-pattern", "cafenet-e")),
+        *(f"{budget}pct-{method}" for budget in (60, 30) for method in ("uniform", "fixed-sharing", "cafenet-e")),
     }
     pairs = {(each["budget"], each["second"]) for each in results["comparisons"]}
     assert pairs == {(budget, method) for budget in ("60%", "30%") for method in (ORIGINAL, UNIFORM, FIXED)}
@@ -65,7 +65,7 @@ def test_uniform_is_one_factor_for_all_groups(recipe, tmp_path):
     assert entry.channels == {name: list(range(width)) for name, width in widths.items()}
 
 
-def test_the_fixed_pattern_keeps_leading_channels(finished):
+def test_the_fixed_sharing_keeps_leading_channels(finished):
     entries = {entry.method: entry for entry in read_entries(finished)}
     assert all(kept == list(range(len(kept))) for kept in entries[FIXED].channels.values())
     assert entries[FIXED].supernet == finished / "supernet-fixed"
@@ -188,7 +188,7 @@ def test_a_teacher_by_name(recipe, tmp_path, monkeypatch):
     assert not teacher[0].weight.any()
 
 
-def test_a_fixed_pattern_is_not_its_own_baseline(recipe, tmp_path):
+def test_a_fixed_sharing_is_not_its_own_baseline(recipe, tmp_path):
     results = run(recipe, tmp_path / "run", "--supernet.r=0")
     assert FIXED not in {each["method"] for each in results["rows"]}
     assert not (tmp_path / "run" / "supernet-fixed").exists()

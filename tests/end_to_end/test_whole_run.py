@@ -21,7 +21,7 @@ from cafenet.supernet import trainer
 from tests.helpers.tiny_run import FIXED, FULL_FLOPS, ORIGINAL, OURS, UNIFORM, contents, num_steps, refused, row, run
 from tests.helpers.tiny_run import without_latency as timeless
 
-KEYS = {ORIGINAL: "original", UNIFORM: "50pct-uniform", FIXED: "50pct-fixed-pattern", OURS: "50pct-cafenet-e"}
+KEYS = {ORIGINAL: "original", UNIFORM: "50pct-uniform", FIXED: "50pct-fixed-sharing", OURS: "50pct-cafenet-e"}
 
 
 def results_of(directory: Path) -> dict:

@@ -26,7 +26,7 @@ def build(num_classes=10, in_channels=1):
     )
 """
 FULL_FLOPS = 11_424
-ORIGINAL, UNIFORM, FIXED, OURS = "Original", "Uniform", "Fixed pattern", "CafeNet-E"
+ORIGINAL, UNIFORM, FIXED, OURS = "Original", "Uniform", "Fixed sharing", "CafeNet-E"
 
 
 def recipe_file(place: Path, **sections: Any) -> Path:

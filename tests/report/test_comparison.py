@@ -186,8 +186,8 @@ def test_a_colour_means_one_run_or_one_baseline(finished, tmp_path):
     (chart,) = comparison_figures(comparison)["accuracy-flops"].charts
     kinds = {key.label: key.kind for key in chart.keys}
     assert kinds == {"whole": "own", "r2": "other-1", "Uniform": "uniform", "Original": "original",
-                     "Fixed pattern": "original"}  # fmt: skip
+                     "Fixed sharing": "original"}  # fmt: skip
     shapes = {key.label: key.shape for key in chart.keys}
-    assert shapes["Original"] != shapes["Fixed pattern"]
+    assert shapes["Original"] != shapes["Fixed sharing"]
     (losses,) = comparison_figures(comparison)["training"].charts
     assert {key.label: key.kind for key in losses.keys} == {"whole": "own", "r2": "other-1"}

@@ -94,7 +94,7 @@ def test_the_verdict_is_in_plain_words(finished, results):
     headline = re.search(r'<p class="headline">(.*?)</p>', top).group(1)
     rows = rows_of(read_run(finished))
     assert headline == verdict(next(row for row in rows if row.method == "CafeNet-E"), [
-        row for row in rows if row.method != "Fixed pattern"]) + "."  # fmt: skip
+        row for row in rows if row.method != "Fixed sharing"]) + "."  # fmt: skip
     assert headline.endswith("(2 seeds).")
     assert f"{sum(own['accuracies']) / 2:.2%} accuracy on 2,000 test examples" in top
     assert 'data-tip="0: 8 to ' in top
@@ -258,7 +258,7 @@ def test_numbers_on_axes_are_not_cut():
 def test_the_front_is_that_of_the_supernet_that_the_widths_come_from(found_in, shown):
     whole = made_up_run(60).studies[0]
     halves = [StudyRecord(f"stage-{n + 1}", whole.log, whole.trials[30 * n : 30 * n + 30]) for n in range(2)]
-    fixed = {"method": "Fixed pattern", "budget": "50%", "channels": {}, "search_score": 0.5, "supernet": "stage-1"}
+    fixed = {"method": "Fixed sharing", "budget": "50%", "channels": {}, "search_score": 0.5, "supernet": "stage-1"}
     entries = [fixed] if found_in is None else [fixed, {**fixed, "method": "CafeNet-T", "supernet": found_in}]
     run = made_up_run(1, studies=halves, entries=entries)
     assert searched_last(run, list(scored_studies(run))) == f"stage-{shown + 1}"

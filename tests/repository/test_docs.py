@@ -22,8 +22,7 @@ import cafenet
 from cafenet.cli.main import main
 from cafenet.data import DataSets, fashion_mnist
 from cafenet.detection.recipe import load_detection_recipe
-from cafenet.pipeline import checks, lengths
-from cafenet.pipeline import search as api
+from cafenet.pipeline import checks, lengths, whole_search
 from cafenet.runs.recipe_files import load_recipe
 from cafenet.searching import width_search as widths
 from cafenet.searching.latency import estimate as latency_model
@@ -136,7 +135,7 @@ def steady_clock(monkeypatch, request) -> None:
     def estimated(model, example_inputs, settings, reference=None) -> float:
         return cafenet.trace(model, example_inputs, verify=False).flops() / 1e6
 
-    for module in (api, checks, latency, latency_model, widths):
+    for module in (whole_search, checks, latency, latency_model, widths):
         monkeypatch.setattr(module, "measure_latency", estimated)
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import cafenet
+
 SPACE = [
-    *("width_space.Slot", "width_space.WidthGroup", "width_space.Frozen", "width_space.WidthSpace"),
+    *("width_group.Slot", "width_group.WidthGroup", "width_group.Frozen", "width_space.WidthSpace"),
     *("width_space.WidthSpace.flops", "width_space.WidthSpace.widths_dict", "width_space.WidthSpace.run"),
     *("width_space.WidthSpace.extract", "bins.Bins", "bins.flops_sensitive_bins", "bins.uniform_bins"),
     *("verification.verify", "slim_file.save", "slim_file.load", "export.export"),
@@ -19,13 +21,14 @@ TRAINING = [
 ]
 SUPERNET = [
     *("build.SupernetConfig", "candidate_choice.Exact", "candidate_choice.Race", "plain_training.train_model"),
-    *("sharing.LocallyFree", "sharing.Bilateral", "supernet.Supernet", "train.train_supernet"),
+    *("sampling.SamplingConfig", "sharing.LocallyFree", "sharing.Bilateral", "supernet.Supernet"),
+    "train.train_supernet",
 ]
 SEARCHING = [
     *("algorithms.evolution.Evolution", "algorithms.greedy.Greedy", "algorithms.random_search.RandomSearch"),
     *("algorithms.trend.Trend", "latency.measure.LatencyConfig", "latency.measure.measure_latency"),
     *("latency.measure.measure_latencies", "latency.profile.profile_latency"),
-    *("result.FoundWidths", "width_search.SearchConfig", "width_search.search_widths"),
+    *("result.FoundWidths", "search_config.SearchConfig", "width_search.search_widths"),
 ]
 DATA = [
     *("augment.Augmentation", "fashion.fashion_mnist", "load.load_data", "loaders.train_loader"),
@@ -33,7 +36,13 @@ DATA = [
 ]
 PIPELINE = [
     *("own_loop.Supernet", "own_loop.Supernet.search"),
-    *("search.search", "options.SearchOptions", "result.SearchResult", "result.SearchResults", "stages.StagesConfig"),
+    *(
+        "search.search",
+        "options.SearchOptions",
+        "result.SearchResult",
+        "result.SearchResults",
+        "stage_plan.StagesConfig",
+    ),
 ]
 NAMES = [
     *("errors.CafeNetError", "common.statistics.PairedDifference", "common.statistics.compare_paired"),
@@ -42,12 +51,13 @@ NAMES = [
     *(f"training.{name}" for name in TRAINING),
     *(f"data.{name}" for name in DATA),
     "models.load.load_model",
+    "modules.freed_attention.free_heads",
     *(f"supernet.{name}" for name in SUPERNET),
     *("scoring.evaluation.evaluate", "scoring.scorer.ScoringConfig"),
     *(f"searching.{name}" for name in SEARCHING),
     *(f"pipeline.{name}" for name in PIPELINE),
 ]
-DOCUMENTED_PACKAGES = ["errors", "common", "modules", "runtimes", "space", "tracing", "training", "pipeline"]
+PACKAGES = sorted(path.name for path in Path(cafenet.__file__).parent.iterdir() if (path / "__init__.py").exists())
 COVERAGE = Path(__file__).parents[2] / "tools" / "docs" / "docstring_coverage.py"
 
 
@@ -66,7 +76,11 @@ def test_the_example_prints_what_it_says(name):
     assert result.failed == 0, "".join(output)
 
 
-@pytest.mark.parametrize("package", DOCUMENTED_PACKAGES)
+def test_every_name_at_the_top_has_an_example():
+    assert {name.rpartition(".")[2] for name in NAMES} >= set(cafenet.__all__)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_all_public_parameters_are_documented(package):
     coverage = runpy.run_path(str(COVERAGE))
     definitions = [each for each in coverage["read_definitions"]() if each.package == package]

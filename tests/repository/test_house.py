@@ -1,5 +1,8 @@
 """The layout of the package is the architecture: nothing else at its root, and imports that go down."""
 
+from importlib import import_module
+from pathlib import Path
+
 import grimp
 import pytest
 
@@ -35,3 +38,12 @@ def test_the_figures_can_be_read(figures):
     text = "\n".join(lines_of(figures))
     assert "two-way pairs of packages: 0\nimports against the order: 0\n" in text
     assert "\n  space (" in text
+
+
+@pytest.mark.parametrize("path", sorted(Path("tools").rglob("*.py")), ids=str)
+def test_tools_find_what_they_import(path):
+    import_module(".".join(path.with_suffix("").parts))
+
+
+def test_no_file_is_long(figures):
+    assert figures.long_files == {}

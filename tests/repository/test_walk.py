@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 import cafenet
-from tools.docs.walk import tiny_run, tiny_search, walked
+from tools.docs.tiny_jobs import tiny_run, tiny_search
+from tools.docs.walk import walked
 
 
 @pytest.mark.parametrize(("work", "num_shapes"), [(tiny_search, 3), (tiny_run, 5)])

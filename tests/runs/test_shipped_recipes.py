@@ -155,7 +155,7 @@ def test_the_supernet_and_a_slim_model_take_two_steps(name: str):
 
 
 def test_the_paper_shares_freely_and_the_default_does_not():
-    """Shipped recipes show the paper's sharing, and beside it the fixed pattern, which is the default."""
+    """Shipped recipes show the paper's sharing, and beside it the fixed sharing, which is the default."""
     assert SupernetConfig().r == 0
     names = list(shipped_recipes())
     assert {name: shipped(name).supernet.r for name in names} == dict.fromkeys(names, 1)
@@ -181,8 +181,8 @@ def test_published_rows_carry_their_numbers_and_their_place(name: str):
 @pytest.mark.parametrize(
     ("name", "num_rows", "methods"),
     [
-        ("cifar10-vgg", 24, {"GAL", "DCP", "Sliming", "PS", "AOFP", "CGNets", "Fixed pattern"}),
-        ("cifar10-mobilenet-v2", 24, {"DCP", "MuffNet", "AutoSlim", "Fixed pattern"}),
+        ("cifar10-vgg", 24, {"GAL", "DCP", "Sliming", "PS", "AOFP", "CGNets", "Fixed sharing"}),
+        ("cifar10-mobilenet-v2", 24, {"DCP", "MuffNet", "AutoSlim", "Fixed sharing"}),
         (
             "imagenet-resnet50",
             31,

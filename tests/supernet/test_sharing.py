@@ -184,7 +184,7 @@ def test_sharing_degree_by_hand():
     assert sharing_degree(np.array([1, 2, 4]), np.array([1, 2, 4, 5])) == 1
 
 
-def test_sharing_degree_of_the_fixed_pattern_is_one_and_of_the_free_one_at_least_its_base():
+def test_sharing_degree_of_the_fixed_sharing_is_one_and_of_the_free_one_at_least_its_base():
     fixed = [np.array(assigned_bins(c, 8, 0, (0,))) for c in range(1, 9)]
     assert {sharing_degree(left, right) for left in fixed for right in fixed} == {1.0}  # theorem 1
     for r, c, other in itertools.product((1, 2), range(1, 9), range(1, 9)):

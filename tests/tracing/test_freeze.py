@@ -73,8 +73,8 @@ def test_frozen_widths_are_never_cut():
         ("stage3", "'stage3' matches none; did you mean"),
         (["stem", "*.se"], r"'\*\.se' matches none"),
         ("", "'' matches none"),
-        (None, "freeze must be a name pattern such as 'head'"),
-        (["stem", 3], "freeze must be a name pattern such as 'head'"),
+        (None, "freeze must be a name such as 'head'"),
+        (["stem", 3], "freeze must be a name such as 'head'"),
     ],
 )
 def test_pattern_that_names_nothing(freeze, message: str):

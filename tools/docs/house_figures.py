@@ -20,7 +20,7 @@ MANY_LINES = 400
 
 @dataclass(frozen=True)
 class Figures:
-    """What is counted of the package."""
+    """The counts of the package."""
 
     root_files: list[str]
     packages: dict[str, list[str]]

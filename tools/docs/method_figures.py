@@ -52,9 +52,9 @@ def draw_bins() -> Figure:
 
 
 def draw_zone() -> Figure:
-    """Width 5 of 8 bins: the fixed pattern, and the three assignments of r = 1."""
+    """Width 5 of 8 bins: the fixed sharing, and the three assignments of r = 1."""
     bin_count, num_bins = 5, 8
-    rows = [("fixed pattern (r = 0)", assigned_bins(bin_count, num_bins, 0, offset_sets(0)[0]), bin_count - 1)]
+    rows = [("fixed sharing (r = 0)", assigned_bins(bin_count, num_bins, 0, offset_sets(0)[0]), bin_count - 1)]
     for number, offsets in enumerate(offset_sets(1), start=1):
         bin_counts = assigned_bins(bin_count, num_bins, 1, offsets)
         rows.append((f"r = 1, assignment {number}", bin_counts, bin_count - 2))

@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
+from cafenet.common.job_progress import duration
 from cafenet.detection.results import COLUMNS, HEADS, from_document, spread
 from cafenet.detection.results import claims as detection_claims
-from cafenet.report.figure_style import duration
-from cafenet.report.run_page import rows_of
+from cafenet.report.models import rows_of
 from cafenet.report.run_records import read_run
 from cafenet.runs.results import claims, count
 
@@ -30,7 +30,7 @@ whose interval holds zero is no win and no loss. FLOPs count one multiply-add as
 
 - [Ranking](ranking.md): do supernets rank widths as training from scratch does, and which way to train one is best?
 - [Peers](peers.md): the same budgets and the same training for Torch-Pruning, FastNAS, baselines and CafeNet.
-- [Ablations](ablations.md): the paper's, at a small scale and with few seeds yet.
+- [Ablations](ablations.md): the paper's, at a small scale, with three seeds.
 - [Search](search.md), [efficiency](efficiency.md), [pretrained start](pretrained.md): parts of the method on their own.
 - Below: whole runs of shipped recipes, from the supernet to models on a test set. Made by
   `python tools/docs/results_page.py RUN_DIR ...`.
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def summary(path: Path) -> dict[str, Any]:
-    """What the page shows of a run directory."""
+    """The part of a run directory that the page shows."""
     if not (path / "results.json").is_file():
         raise SystemExit(f"{path} has no results.json; finish it first")
     manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
@@ -107,7 +107,7 @@ def _detection(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _command(words: list[str]) -> str:
-    """Without the places of the machine that it ran on."""
+    """Return the command without the places of the machine that it ran on."""
     words = [Path(words[0]).name, *(word.replace("../shared/data", "data") for word in words[1:])]
     if "--output" in words:
         place = words.index("--output")

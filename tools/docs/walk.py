@@ -12,66 +12,36 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-import yaml
 from torch import nn
-from torch.utils.data import TensorDataset
 
 import cafenet
-from cafenet.cli.main import main as cafenet_command
 from cafenet.modules.tensors import tensors_of
 from cafenet.modules.unwrapping import unwrap
 from cafenet.tracing.tracer import find_space
+from tools.docs.tiny_jobs import tiny_run, tiny_search
 
 PACKAGE = str(Path(cafenet.__file__).parent)
 _TRACING = inspect.unwrap(find_space).__code__
 
-NETWORK = """
-from torch import nn
-
-
-def build():
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3, stride=4, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
-        nn.Conv2d(8, 12, 3, stride=2, bias=False), nn.BatchNorm2d(12), nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(12, 10),
-    )
-"""
-TRAINING = {"epochs": 1, "batch_size": 32}
-RECIPE = {
-    "data": {"source": "fashion", "num_train": 150},
-    "supernet": {"r": 1},
-    "train": TRAINING,
-    "budget": "50%",
-    "algorithms": ["evolution"],
-    "evolution": {"population": 4, "iterations": 2},
-    "scoring": {"calibration_size": 64, "batch_size": 32},
-    "baselines": {"random_widths": 2, "random_epochs": 1},
-    "latency": {"repeats": 2, "warmup": 0},
-    "finetune": {**TRAINING, "seeds": [0, 1]},
-}
-"""Every baseline, and two final models of each method."""
-
 
 @dataclass
 class Walk:
-    """What was met on the way."""
+    """The files, calls and traces of a piece of work."""
 
     files: set[str] = field(default_factory=set)
     hops: set[tuple[str, str]] = field(default_factory=set)
     traces: Counter[str] = field(default_factory=Counter)
-    """How often each model was traced, by its shapes and those of its inputs."""
+    """Number of traces of each model, by its shapes and those of its inputs."""
 
     @property
     def most_traces(self) -> int:
-        """How often the model was traced that was traced most often."""
+        """Number of traces of the model that was traced most often."""
         return max(self.traces.values(), default=0)
 
 
@@ -128,41 +98,6 @@ def _shapes(model: nn.Module, example_inputs: Any) -> str:
     """The shapes of a model's tensors and of its inputs."""
     shapes = [(name, tuple(tensor.shape)) for name, tensor in unwrap(model).named_parameters()]
     return repr((shapes, [tuple(tensor.shape) for tensor in tensors_of(example_inputs)]))
-
-
-def tiny_search(directory: Path) -> cafenet.SearchResult:
-    """A search in two stages whose slim model is trained; Uniform, which may have the same widths, is left out."""
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 12, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 4))
-    data = TensorDataset(torch.randn(64, 3, 6, 6), torch.arange(64) % 4)
-    options = cafenet.SearchOptions(
-        algorithm=cafenet.RandomSearch(samples=4), stages=cafenet.StagesConfig(num_stages=2, carry_weights=True)
-    )
-    training = cafenet.TrainConfig(epochs=1, batch_size=16)
-    result = cafenet.search(
-        model,
-        data,
-        data,
-        budget="50%",
-        train=training,
-        finetune=training,
-        options=options,
-        baseline=False,
-        directory=directory,
-        quiet=True,
-    )
-    assert isinstance(result, cafenet.SearchResult)
-    return result
-
-
-def tiny_run(directory: Path) -> None:
-    """The command `cafenet run` with all baselines, from the recipe to the report."""
-    (directory / "net.py").write_text(NETWORK)
-    model = {"name": f"{directory}/net.py:build", "input_size": [1, 28, 28]}
-    (directory / "tiny.yaml").write_text(yaml.safe_dump({"model": model, **RECIPE}))
-    command = ["run", str(directory / "tiny.yaml"), "--output", str(directory / "run"), "--quiet"]
-    with redirect_stdout(StringIO()):  # the table and the path of the report
-        code = cafenet_command(command)
-    assert code == 0, f"{' '.join(command)} ended with {code}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is installed and what it runs on, with known incompatibilities and their remedies (`cafenet doctor`)."""
+"""The installed packages and the machine, with known incompatibilities and their remedies (`cafenet doctor`)."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""What happens in a search, as events for loggers: a stage begins, a step or a trial is done, a result is there.
+"""Events of a search, for loggers: a stage begins, a step or a trial is done, a result is there.
 
 A logger is any object with the five methods of `EventLogger`. Those that are given to a search get the events of all
 that happens inside `logging_to`; one that fails gets no more events, with one warning, and the work goes on.

@@ -1,4 +1,4 @@
-"""How the packages are installed that only some parts of CafeNet need."""
+"""Commands that install the packages that only some parts of CafeNet need."""
 
 
 def install(extra: str) -> str:

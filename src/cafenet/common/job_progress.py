@@ -1,4 +1,4 @@
-"""What is left of a job of several parts: the plan says how long each takes, and the parts that are done correct it.
+"""Remaining time of a job of several parts: a plan estimates each part, and the finished parts correct it.
 
 Smallest example: three parts are planned with 100 s, 200 s and 300 s. The first took 200 s, about twice as long. When
 the second begins, about 2 x (200 + 300) = 1000 s are left.

@@ -6,6 +6,7 @@ smaller machines, and the warm-up.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from cafenet.detection.detectors import Detector
 from cafenet.detection.images import Pictures, loader
 from cafenet.errors import TrainingError
 from cafenet.training.batch_feed import Feed
-from cafenet.training.checkpoint import restoring
 from cafenet.training.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
 from cafenet.training.process_group import processes
@@ -129,7 +129,7 @@ class _Trainer(SteppedTraining):
         """Train from the checkpoint, if there is one, to the end."""
         team = self.team
         self.detector.train()
-        self._restore()
+        self._restore(self.config.seed)
         run_log = RunLog(
             self.directory if team.is_first else None, self.total_steps, title=title, quiet=quiet or not team.is_first
         )
@@ -207,17 +207,11 @@ class _Trainer(SteppedTraining):
 
     def _save(self) -> None:
         """Write a checkpoint."""
-        self._keep(self.checkpoint, self._identity())
+        self._keep()
 
-    def _restore(self) -> None:
-        """Continue from the checkpoint, or start from the seed; all processes use the checkpoint that the first one
-        reads."""
-        torch.manual_seed(self.config.seed + self.team.rank)
-        saved = self._saved(self.checkpoint, self._identity())
-        if saved is None:
-            return
-        with restoring(self.checkpoint):
-            self._set_step(saved)
-            self.detector.load_state_dict(saved["model"])
-            self.optimizer.load_state_dict(saved["optimizer"])
-            self._set_random_state(saved["rng"], self.device)
+    def _set_state(self, saved: Mapping[str, Any]) -> None:
+        """Load the content of a checkpoint."""
+        self._set_step(saved)
+        self.detector.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self._set_random_state(saved["rng"], self.device)

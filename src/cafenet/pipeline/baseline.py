@@ -57,7 +57,7 @@ class Baseline:
 
     @property
     def words(self) -> str:
-        """How Uniform is trained, as a part of a sentence."""
+        """Description of Uniform's training, as a part of a sentence."""
         if self.start == "scratch":
             return "with the same training from fresh weights"
         if self.is_trained:

@@ -1,4 +1,4 @@
-"""What the methods of a run or a search found: for each method and budget, the channels that it keeps."""
+"""Entries of a run or a search: for each method and budget, the channels that the method keeps."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -14,7 +14,7 @@ from cafenet.errors import RecipeError
 
 @dataclass(frozen=True)
 class Entry:
-    """What one method found for one budget; in a run, a future row of the table."""
+    """The channels that one method found for one budget. In a run, each entry becomes a row of the table."""
 
     method: str
     """Name of the method, for example "CafeNet-T" or "Uniform"."""

@@ -44,7 +44,20 @@ def _asked_latencies(budget: str, space: WidthSpace, settings: LatencyConfig) ->
 def as_measured_first(
     budget: Budget, full_costs: Mapping[str, float], space: WidthSpace, settings: LatencyConfig, directory: Path
 ) -> tuple[Budget, Mapping[str, float]]:
-    """Replace the latencies by those that the directory holds, because other ones would lead to other widths."""
+    """Replace the latencies by those that the directory holds, because other ones would lead to other widths.
+
+    A directory that holds none gets the given ones.
+
+    Args:
+        budget: The budget of the search.
+        full_costs: Costs of the full model by name, for every cost that the budget caps.
+        space: The width space of the model.
+        settings: Options of the latency measurement.
+        directory: Directory of the search.
+
+    Returns:
+        The budget and the costs of the full model, both unchanged if no latency is capped.
+    """
     limit_ms = next((cap.limit for cap in budget.caps if cap.cost == "latency_ms"), None)
     if limit_ms is None:
         return budget, full_costs

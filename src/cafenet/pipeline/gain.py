@@ -1,4 +1,4 @@
-"""What a search gained: the model before, the slim model, and Uniform with the same training, side by side.
+"""The gain of a search: the model before, the slim model, and Uniform with the same training, side by side.
 
 All numbers are those of finished models, never of a supernet. Latencies are measured in turns, so that a busy minute
 does not fall on one model alone.
@@ -64,7 +64,7 @@ class Gain:
     is_trained: bool
     """True if the original came trained."""
     uniform: str
-    """How Uniform was trained, in words; empty if it was not."""
+    """Description of Uniform's training; empty if there was none."""
     num_validation: int
     """Number of validation examples."""
     num_test: int | None = None

@@ -1,4 +1,4 @@
-"""How long a search works, and with which rates: the trainings and the number of widths that nobody chose.
+"""Lengths and rates that the user did not choose: the trainings and the number of widths of a search.
 
 What the user gives always holds. Smallest example: a trained model, `epochs=20` and nothing else gives a supernet of
 20 epochs at a rate of 0.05, and the same for the slim model. Small data have small
@@ -25,7 +25,7 @@ from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
 Effort: TypeAlias = Literal["quick", "normal", "thorough"]
-"""How much work a search does where no lengths are given."""
+"""Amount of work that a search does if no lengths are given."""
 
 Start: TypeAlias = Literal["supernet", "scratch"]
 """Weights that the slim model's training starts from."""
@@ -49,7 +49,7 @@ with batch norm, the supernet's own rate reached more, for the slim model and fo
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says about the trainings; None stands for what is not said."""
+    """The user's choices about the trainings; None stands for a choice that was not made."""
 
     epochs: float | None
     """Epochs of the supernet."""

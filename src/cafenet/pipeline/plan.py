@@ -41,9 +41,9 @@ class PlannedPart:
     """One part of the work."""
 
     text: str
-    """What is done."""
+    """Description of the part."""
     seconds: float | None
-    """About how long it takes; None if that is not known."""
+    """Estimated seconds of the part; None if nobody knows."""
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,10 @@ _PACKAGES = ("cafenet", "torch", "torchvision", "numpy", "scipy", "optuna", "jso
 
 @dataclass(frozen=True)
 class Again:
-    """How the same is done once more, for readers of the report."""
+    """Instructions to repeat the run, for readers of the report."""
 
     sentence: str
-    """What to do with the recipe."""
+    """Advice that leads to the command, about the recipe."""
     command: str
     """The command or call; `{name}` stands for the name of the directory."""
 

@@ -174,9 +174,8 @@ def search(
         quiet: True shows no plan and no progress.
 
     Returns:
-        The slim model with its widths, its costs and what was gained. It is in train or eval mode as
-        the model is. Several budgets give a sequence of
-        such results, which can also be looked up by budget.
+        The slim model with its widths, its costs and what was gained. It is in train or eval mode as the model is.
+        Several budgets give a sequence of such results, which can also be looked up by budget.
 
     Raises:
         CafeNetError: If an argument, the model or the data cannot be used. It is raised before the first training

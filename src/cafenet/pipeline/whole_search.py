@@ -39,9 +39,13 @@ class AskedBudget:
     """One budget with its stages and the directory of their supernets."""
 
     budget: Budget
+    """The budget."""
     full_costs: dict[str, float]
+    """Costs of the full model by name."""
     stages: StagesConfig
+    """Options of the stages."""
     place: Path
+    """Directory of the supernets."""
     is_measured_before: bool
     """True if an earlier search in the same directory has measured the latencies."""
 
@@ -51,17 +55,35 @@ class WholeSearch:
     """The parts that the searches of all budgets have in common."""
 
     model: nn.Module
+    """The original model; it is not changed."""
     example_inputs: Any
+    """Inputs that the model was traced with."""
     space: WidthSpace
+    """The width space of the model."""
     job: Job
+    """The data and options of the search."""
     final: TrainConfig | None
+    """Options of the slim model's training, or None if it is not trained."""
     start: Start
+    """Weights that the slim model's training starts from."""
     test: Data | None
+    """Data that nothing is chosen on, or None."""
     has_baseline: bool
+    """True if a Uniform model is trained to compare with."""
     verdict: Verdict = field(default_factory=lambda: Verdict(is_trained=False, sentence=""))
+    """Whether the model came trained."""
 
     def for_verdict(self, verdict: Verdict, given: Given, options: SearchOptions) -> "WholeSearch":
-        """Return the same with the defaults for a model that is trained, or for one that is not."""
+        """Return this search with the defaults for a model that is trained, or for one that is not.
+
+        Args:
+            verdict: Whether the model came trained.
+            given: The lengths and trainings that the user chose.
+            options: The options that the user chose.
+
+        Returns:
+            The search with the trainings, the supernet and the sampling that follow.
+        """
         training, final = given.trainings(verdict.is_trained)
         supernet, sampling = supernet_of(options, verdict.is_trained), sampling_of(options, verdict.is_trained)
         supernet = replace(supernet, bins=self.job.supernet.bins)  # as the budgets need them
@@ -69,7 +91,15 @@ class WholeSearch:
         return replace(self, job=job, final=final, verdict=verdict)
 
     def announce(self, asked: Sequence[AskedBudget], directory: Path | None) -> list[float | None]:
-        """Say what the model is, what will be done and how long that takes, and return the seconds of each part."""
+        """Print what the model is, what will be done and how long that takes.
+
+        Args:
+            asked: The budgets.
+            directory: Directory that the user gave, or None.
+
+        Returns:
+            The seconds of each part, None where nobody knows.
+        """
         print(self.verdict.sentence, file=sys.stderr, flush=True)
         seconds: list[float | None] = []
         for each in asked:
@@ -103,7 +133,19 @@ class WholeSearch:
         return measure_latency(self.model, self.example_inputs, self.job.latency)
 
     def ask(self, text: Any, place: Path, stages: StagesConfig | None) -> AskedBudget:
-        """Read a budget. A second start takes the latencies that the first one measured."""
+        """Read a budget. A second start takes the latencies that the first one measured.
+
+        Args:
+            text: The budget as the user wrote it.
+            place: Directory of the supernets for this budget.
+            stages: Options of the stages, or None for those of an earlier search, else the usual ones.
+
+        Returns:
+            The budget with its stages.
+
+        Raises:
+            BudgetError: If the budget cannot be read.
+        """
         before = latencies_before(place, str(text).strip(), self.space, self.job.latency)
 
         def measure() -> float:
@@ -118,7 +160,14 @@ class WholeSearch:
         return AskedBudget(budget, full, stages, place, before is not None)
 
     def check(self, asked: Sequence[AskedBudget]) -> None:
-        """Report problems before the first training."""
+        """Report problems before the first training.
+
+        Args:
+            asked: The budgets.
+
+        Raises:
+            CafeNetError: If a budget, an option or the data cannot be used.
+        """
         for training in (self.job.training, self.final):
             if training is not None:
                 check_training(training, self.job.train, next(self.model.parameters()).device, self.job.loss)
@@ -135,7 +184,17 @@ class WholeSearch:
     def search(
         self, asked: AskedBudget, kept: SearchDirectory, describe: Callable[[], None], directory: Path | None
     ) -> SearchResult:
-        """Search one budget and return its slim model."""
+        """Search one budget, train its slim model and compare it.
+
+        Args:
+            asked: The budget.
+            kept: Directory of the search, which keeps times and entries.
+            describe: Writes what was asked for, once the checkpoints have accepted the options.
+            directory: Directory that the user gave, or None.
+
+        Returns:
+            The slim model with its widths, costs and gain.
+        """
         budget = asked.budget
         with kept.timed("search"):
             found = search_in_stages(

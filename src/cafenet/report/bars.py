@@ -16,13 +16,13 @@ class Bar:
     name: str
     """Name of the row."""
     value: float
-    """Its length; a negative one goes to the left."""
+    """Length of the bar; a negative one goes to the left."""
     shown: str
     """The value in words."""
     kind: str
     """CSS class of its colour."""
     tip: str = ""
-    """What is said about it."""
+    """Text that the tip shows."""
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ def training_curves(comparison: Comparison) -> Figure | None:
 
 
 def _own_studies(comparison: Comparison) -> list[tuple[str, str, StudyRecord]]:
-    """Return name, kind and study of every run's supernets except those of the fixed pattern."""
+    """Return name, kind and study of every run's supernets except those of the fixed sharing."""
     found = []
     for number, run in enumerate(comparison.runs):
         own = [study for study in run.studies if not study.name.startswith("supernet-fixed")]

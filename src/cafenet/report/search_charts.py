@@ -1,4 +1,4 @@
-"""What the search saw: scores that a supernet gives to widths. None of them is the accuracy of a finished model."""
+"""Figures of the search: scores that a supernet gives to widths. None of them is the accuracy of a finished model."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from cafenet.report.run_records import RunRecord, StudyRecord
 from cafenet.report.scales import Scale, scale_of
 from cafenet.report.trials import TrialRecord
 
-FIXED = "Fixed pattern"
+FIXED = "Fixed sharing"
 _FRONT, _STAR = "front", "star-of"
 
 

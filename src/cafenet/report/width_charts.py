@@ -24,7 +24,7 @@ class Layer:
     before: int
     """Number of its output channels in the original."""
     after: int
-    """The same in the slim model."""
+    """Number of its output channels in the slim model."""
 
 
 def silhouette(layers: Sequence[Layer]) -> str:

@@ -53,7 +53,7 @@ def baseline_entries(workload: Workload, directory: Path) -> Iterator[Entry]:
             yield random_entry(workload, budget, directory / RANDOM)
     if workload.has_fixed_baseline:
         algorithm = workload.recipe.algorithms[0]
-        yield from _searched(workload, directory, algorithm, "Fixed pattern", fixed=True)
+        yield from _searched(workload, directory, algorithm, "Fixed sharing", fixed=True)
 
 
 def _searched(

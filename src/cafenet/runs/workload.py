@@ -177,7 +177,7 @@ class Workload:
 
     @property
     def scaling_note(self) -> str:
-        """What the user should know about images that are enlarged, or an empty text."""
+        """Note for the user about images that are enlarged, or an empty text."""
         channels, *size = self.input_size
         return scaling_note(self.train, size, f"--model.input_size '[{channels},{{size}}]' leaves them as they are")
 

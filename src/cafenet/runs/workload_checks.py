@@ -22,6 +22,9 @@ def check_workload(workload: Workload) -> None:
 
     That covers names, data, labels, options, budgets and the smallest subnet.
 
+    Args:
+        workload: The parts that a recipe names.
+
     Raises:
         CafeNetError: If something in the recipe cannot be used.
     """

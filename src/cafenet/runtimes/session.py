@@ -1,4 +1,4 @@
-"""What every runtime offers: a session of one model that runs as often as it is asked to.
+"""The session that every runtime offers: one model that runs as often as it is asked to.
 
 Smallest example: `prepare(model, inputs)` of ONNX Runtime writes a temporary file and opens it; `bind(inputs)` returns
 a function that runs it once; `close()` ends the session and removes the file.

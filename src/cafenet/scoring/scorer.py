@@ -52,7 +52,7 @@ class ScoringConfig:
     """
 
     candidates: Literal["best", "mean"] = "best"
-    """Which candidates the score of a width speaks of: "best" is that of the best candidate (max-max, as in the paper),
+    """Candidates that the score of a width speaks of: "best" is that of the best candidate (max-max, as in the paper),
     "mean" the mean over all candidates, which is less noisy but scores each of them on all examples. The slim model is
     the best candidate in both cases."""
     race: bool = True

@@ -1,4 +1,4 @@
-"""What tells one trained supernet from another."""
+"""The identity of a trained supernet: plain values that tell it from others."""
 
 import hashlib
 from collections.abc import Mapping

@@ -12,6 +12,13 @@ class SearchProgress:
     """Shows progress with the best score so far and the rate; the final scores come after the last step."""
 
     def __init__(self, total: int, title: str, quiet: bool) -> None:
+        """Start with nothing scored.
+
+        Args:
+            total: Number of widths that will be scored.
+            title: Title of the search, for example `search 50%`.
+            quiet: True shows nothing.
+        """
         self._run_log, self._total = RunLog(None, total, title=title, quiet=quiet), total
         self._run_log.start(0)
         self._title = title

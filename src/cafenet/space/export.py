@@ -120,7 +120,7 @@ def export(
 
 
 def _written_open(model: nn.Module, inputs: Inputs, temporary: Path, target: Path, kind: str) -> float:
-    """Like `_written`, for any batch size if the model's code allows, or else for the example's with a warning."""
+    """Write the file for any batch size, or for the example's with a warning if the model's code allows no other."""
     size = batch_size(inputs) or 1
     wide = with_batch_size(inputs, size + 2)  # torch.export would take a batch of 1 for a constant
     try:

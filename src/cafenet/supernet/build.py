@@ -33,7 +33,7 @@ class SupernetConfig:
     """
 
     sharing: Literal["locally_free", "bilateral"] = "locally_free"
-    """How widths share weights: "locally_free" as in the paper, "bilateral" as in BCNet with its two sides."""
+    """Sharing of weights between widths: "locally_free" as in the paper, "bilateral" as in BCNet with its two sides."""
     r: Count = 0
     """Offset of the locally free zone. 0 is the fixed sharing, which takes less time and gave similar results in our
     measurements; the paper uses 1."""

@@ -41,7 +41,14 @@ def refuse_reentrant_checkpointing(loss: Tensor) -> None:
 
 
 def is_from_checkpointing(error: BaseException) -> bool:
-    """Return whether an error comes from gradient checkpointing."""
+    """Return whether an error comes from gradient checkpointing.
+
+    Args:
+        error: An error that a forward or a backward pass raised.
+
+    Returns:
+        True if code of PyTorch's checkpointing raised it.
+    """
     if isinstance(error, torch.utils.checkpoint.CheckpointError):
         return True
     trace = error.__traceback__

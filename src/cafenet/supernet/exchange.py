@@ -1,4 +1,4 @@
-"""What processes that train one supernet exchange: trial losses, gradients and batch-norm statistics.
+"""The exchange between processes that train one supernet: trial losses, gradients and batch-norm statistics.
 
 Gradients are averaged by a callback at the end of the backward pass, so that `loss.backward()` is all that a training
 loop does, also inside the loops of other libraries. A supernet that is wrapped in `DistributedDataParallel` and called

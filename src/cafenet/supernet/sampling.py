@@ -18,7 +18,18 @@ from cafenet.training.distillation import DistillConfig
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """Which widths a supernet trains, and what they begin with and learn from."""
+    """Options of sampling: the widths that a supernet trains, what they begin with and what they learn from.
+
+    Raises:
+        TrainingError: If an option is out of its range.
+
+    Examples:
+        >>> import cafenet
+        >>> cafenet.SamplingConfig(flops_band=(0.3, 0.7), full_share=0.0).sandwich
+        0
+        >>> cafenet.SearchOptions(sampling=cafenet.SamplingConfig(sandwich=2)).sampling.full_share
+        0.3
+    """
 
     random_share: Share = 0.0
     """The paper's lambda: share of the first steps that train a random candidate instead of the best."""
@@ -28,7 +39,7 @@ class SamplingConfig:
     """Sample widths near a share of the model's FLOPs drawn from this band, e.g. [0.3, 0.7]. `budgets` is a band about
     the budgets that will be searched; None, and `budgets` where none are known, is over all bins, as in the paper."""
     spread: Positive = 0.3
-    """In a band: how far the groups' shares lie apart (standard deviation of their logarithms)."""
+    """Distance between the groups' shares in a band (standard deviation of their logarithms)."""
     full_share: ShareBelowOne = 0.3
     """Share of the epochs that train the full network first; its most important channels then go in front, and the
     supernet goes on from there. The paper trains the supernet from the start, which is 0."""

@@ -19,7 +19,7 @@ _BATCH_SIZE = 128
 
 
 class Found(Protocol):
-    """What a search returns: the channels of each group that stay."""
+    """Result of a search: the channels of each group that stay."""
 
     @property
     def channels(self) -> Mapping[str, list[int]]:

@@ -47,12 +47,23 @@ class StepRequest:
     """
 
     batch: Batch
+    """The pair (inputs, target)."""
     loss_fn: LossFunction
+    """Function of (output, target) that returns the mean loss."""
     bin_counts: IntArray | None
+    """Bins per group, or None for a sampled width."""
     random_candidate: bool
+    """True takes a random candidate instead of the best one."""
 
     def run(self, supernet: "Supernet") -> Step:
-        """Run the trials and the training pass, and see that the processes of a training stay equal."""
+        """Run the trials and the training pass, and see that the processes of a training stay equal.
+
+        Args:
+            supernet: The supernet that is trained.
+
+        Returns:
+            The loss with its graph, and the pick that it belongs to.
+        """
         supernet.exchange.begin(supernet)
         pick = supernet.pick(
             [self.batch], self.loss_fn, bin_counts=self.bin_counts, random_candidate=self.random_candidate

@@ -97,7 +97,7 @@ class Supernet(nn.Module):
         self.flops_band = flops_band
         """Band of the widths that `step` and `pick` sample, or None for all widths."""
         self.exchange = Exchange()
-        """What processes that train together exchange: trial losses, gradients and batch-norm statistics."""
+        """Exchange of trial losses, gradients and batch-norm statistics between processes that train together."""
         self._is_graph_checked = False
 
     def forward(self, inputs: Any, subnet: Subnet | None = None) -> Any:

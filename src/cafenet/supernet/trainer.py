@@ -26,7 +26,6 @@ from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.step import Pick
 from cafenet.supernet.supernet import Supernet
 from cafenet.training.batch_feed import Feed
-from cafenet.training.checkpoint import restoring
 from cafenet.training.config import TrainConfig
 from cafenet.training.distillation import Distillation, Teacher
 from cafenet.training.loop import WITHOUT_EFFECT, SteppedTraining, TrainResult
@@ -120,7 +119,7 @@ class Trainer(SteppedTraining):
             supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         supernet.train()
         supernet.exchange.is_manual = True
-        self._restore()
+        self._restore(config.seed)
         self.optimizer.zero_grad(set_to_none=True)
         try:
             return self._run_steps(run_log, max_steps)
@@ -340,17 +339,7 @@ class Trainer(SteppedTraining):
                 f"the weights must stay finite, but are not after step {self.step}; lower the learning rate or clip "
                 "gradients" + self._kept_checkpoint()
             )
-        self._keep(self.checkpoint, self._identity())
-
-    def _restore(self) -> None:
-        """Continue from the checkpoint, or start from the seed; all processes use the checkpoint that the first one
-        reads."""
-        torch.manual_seed(self.config.seed + self.team.rank)
-        saved = self._saved(self.checkpoint, self._identity())
-        if saved is None:
-            return
-        with restoring(self.checkpoint):
-            self._set_state(saved)
+        self._keep()
 
     def _set_state(self, saved: Mapping[str, Any]) -> None:
         """Load the content of a checkpoint."""

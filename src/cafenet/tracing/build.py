@@ -117,7 +117,7 @@ def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Gro
             axes.setdefault(axis.tensor, {})[axis.dim] = number_of(units)
     slots = {(slot.module, slot.attribute, slot.index): slot for slot in _parameter_attributes(model, axes)}
     for attribute in (attribute for run in runs for attribute in run.attributes):
-        units = units_of(grouping, attribute.label)
+        units = _units_of(grouping, attribute.label)
         if (units >= 0).any() and attribute.key not in slots:
             path, name, index = attribute.key
             whole = attribute.source.whole if attribute.source else ()
@@ -127,7 +127,7 @@ def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Gro
     return Layout(tuple(patterns), axes, tuple(slots.values()), grouping.group_of_unit)
 
 
-def units_of(grouping: Grouping, label: IntArray) -> IntArray:
+def _units_of(grouping: Grouping, label: IntArray) -> IntArray:
     return np.where(label >= 0, grouping.unit_of_atom[label], -1)
 
 
@@ -245,7 +245,7 @@ class _Forms:
 
     def _form(self, label: IntArray) -> FloatArray:
         if id(label) not in self._by_label:
-            units = units_of(self._grouping, label)
+            units = _units_of(self._grouping, label)
             key = units.tobytes()
             if key not in self._by_units:
                 self._by_units[key] = self._count(units)

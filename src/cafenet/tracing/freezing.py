@@ -58,32 +58,32 @@ def freeze_named(model: nn.Module, atoms: Atoms, freeze: str | Sequence[str]) ->
     Args:
         model: The traced model.
         atoms: Everything that the rules have recorded; the freezes are added to it.
-        freeze: One name pattern or several.
+        freeze: One name of a layer or several, with wildcards.
 
     Raises:
-        TraceError: If a pattern matches no module or parameter, or would freeze nothing.
+        TraceError: If a name matches no module or parameter, or would freeze nothing.
     """
-    patterns = [freeze] if isinstance(freeze, str) else freeze
-    if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise TraceError(f"freeze must be a name pattern such as 'head' or '*.se', or several, but got {freeze!r}")
-    if not patterns:
+    names = [freeze] if isinstance(freeze, str) else freeze
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise TraceError(f"freeze must be a name such as 'head' or '*.se', or several, but got {freeze!r}")
+    if not names:
         return
     layers = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
-    for pattern in patterns:
-        if not any(fnmatchcase(layer, pattern) for layer in layers):
-            near = did_you_mean(pattern, sorted(layers), cutoff=0.4)
+    for name in names:
+        if not any(fnmatchcase(layer, name) for layer in layers):
+            near = did_you_mean(name, sorted(layers), cutoff=0.4)
             raise TraceError(
-                f"freeze patterns must match a module or parameter, but {pattern!r} matches none"
+                f"freeze names must match a module or parameter, but {name!r} matches none"
                 + (f"; {near}" if near else "")
             )
     component = atoms.components()
     creators = _creators(atoms, component)
     narrow = _layers_of_one_channel(model)
-    for pattern in patterns:
-        _freeze_matches(atoms, pattern, creators, narrow, is_layer=_is_layer(model, pattern))
-    for pattern in patterns:
-        if not any(_inside(tensor, pattern) for tensor in narrow):  # the width of a narrow layer is already fixed
-            _expect_effect(atoms, pattern, component, creators)
+    for name in names:
+        _freeze_matches(atoms, name, creators, narrow, is_layer=_is_layer(model, name))
+    for name in names:
+        if not any(_inside(tensor, name) for tensor in narrow):  # the width of a narrow layer is already fixed
+            _expect_effect(atoms, name, component, creators)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,44 +125,44 @@ def _layers_of_one_channel(model: nn.Module) -> set[str]:
 
 
 def _freeze_matches(
-    atoms: Atoms, pattern: str, creators: Sequence[_Creator], narrow: Collection[str], is_layer: bool
+    atoms: Atoms, name: str, creators: Sequence[_Creator], narrow: Collection[str], is_layer: bool
 ) -> None:
     """Freezes the output of a layer that is named exactly, or the groups that are named inside the matches of a
-    pattern.
+    name.
     """
-    reason = f"is frozen by {pattern!r}"
-    inside = [each for each in creators if _inside(each.tensor, pattern)]
+    reason = f"is frozen by {name!r}"
+    inside = [each for each in creators if _inside(each.tensor, name)]
     for creator in inside:
-        is_own = is_layer or creator.tensor.rpartition(".")[0] == pattern
+        is_own = is_layer or creator.tensor.rpartition(".")[0] == name
         atoms.freeze(creator.label if is_own else creator.first_here, reason, "")
-    if is_layer and not inside and not any(_inside(tensor, pattern) for tensor in narrow):
+    if is_layer and not inside and not any(_inside(tensor, name) for tensor in narrow):
         # A depthwise convolution, a norm or a PReLU: all its dimensions are those of its input.
-        atoms.freeze(_atoms_inside(atoms, pattern), reason, "")
+        atoms.freeze(_atoms_inside(atoms, name), reason, "")
 
 
-def _expect_effect(atoms: Atoms, pattern: str, component: AtomArray, creators: Sequence[_Creator]) -> None:
-    """Refuses a pattern whose matches have no width, or whose widths all belong to groups named after other layers."""
-    own = _atoms_inside(atoms, pattern)
+def _expect_effect(atoms: Atoms, name: str, component: AtomArray, creators: Sequence[_Creator]) -> None:
+    """Refuses a name whose matches have no width, or whose widths all belong to groups named after other layers."""
+    own = _atoms_inside(atoms, name)
     if not own.size:
-        raise TraceError(f"freeze patterns must match a layer that has a width, but no match of {pattern!r} has one")
-    if any(_inside(each.tensor, pattern) for each in creators):
+        raise TraceError(f"freeze names must match a layer that has a width, but no match of {name!r} has one")
+    if any(_inside(each.tensor, name) for each in creators):
         return
     frozen = np.concatenate([np.empty(0, dtype=np.int64), *(component[freeze.atoms] for freeze in atoms.freezes)])
     varying = np.setdiff1d(component[own], frozen)
     sources = [each.tensor for each in creators if np.isin(component[each.label], varying).any()]
     if sources:
         raise TraceError(
-            f"freeze patterns must match layers that create channels, but those in the matches of {pattern!r} come "
+            f"freeze names must match layers that create channels, but those in the matches of {name!r} come "
             f"from others, such as {sources[0]}; freeze these, or give the exact name of a layer"
         )
 
 
-def _atoms_inside(atoms: Atoms, pattern: str) -> AtomArray:
-    axes = [np.arange(axis.first, axis.first + axis.size) for axis in atoms.axes if _inside(axis.tensor, pattern)]
+def _atoms_inside(atoms: Atoms, name: str) -> AtomArray:
+    axes = [np.arange(axis.first, axis.first + axis.size) for axis in atoms.axes if _inside(axis.tensor, name)]
     return np.concatenate([np.empty(0, dtype=np.int64), *axes])
 
 
-def _inside(tensor: str, pattern: str) -> bool:
-    """Whether the tensor or any module around it matches the pattern."""
+def _inside(tensor: str, name: str) -> bool:
+    """Whether the tensor or any module around it matches the name."""
     parts = tensor.split(".")
-    return any(fnmatchcase(".".join(parts[:end]), pattern) for end in range(1, len(parts) + 1))
+    return any(fnmatchcase(".".join(parts[:end]), name) for end in range(1, len(parts) + 1))

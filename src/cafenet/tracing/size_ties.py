@@ -33,7 +33,7 @@ class SizeTie:
 
     @property
     def key(self) -> bytes:
-        """The same text for every tie of the same channels."""
+        """Text that is equal for all ties of the same channels."""
         return self.label.tobytes() + b"|" + self.source.tobytes()
 
     def is_new(self, component: AtomArray) -> bool:

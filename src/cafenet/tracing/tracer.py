@@ -42,10 +42,10 @@ def trace(
         model: Any PyTorch model that runs on the example inputs.
         example_inputs: A tensor, a tuple of positional arguments or a dict of keyword arguments. FLOPs are counted for
             exactly these inputs, so use a batch of one.
-        freeze: Name patterns such as `"head"` or `"*.se"`. Layers with such a name, or inside a module with such a
-            name, keep their widths. The exact name of a layer freezes that layer's output width even if the group is
-            named after another layer, which is the case for a depthwise convolution or a norm. A pattern that would
-            freeze nothing is an error.
+        freeze: Names, with wildcards, such as `"head"` or `"*.se"`. Layers with such a name, or inside a module with
+            such a name, keep their widths. The exact name of a layer freezes that layer's output width even if the
+            group is named after another layer, which is the case for a depthwise convolution or a norm. A name that
+            would freeze nothing is an error.
         min_width: Smallest width of each group, as a number of channels (int) or as a share of the group (float up to
             1).
         rules: Op rules to add or replace, by aten op. The page "Add an op rule" of the documentation explains them.
@@ -99,12 +99,12 @@ def find_space(
     outputs: str | int | Sequence[str | int] | None = None,
     verify: bool = True,
 ) -> WidthSpace:
-    """Like `trace`, but allows a space with no searchable group.
+    """Finds the width space of a model as `trace` does, but allows a space with no searchable group.
 
     Args:
         model: Any PyTorch model that runs on the example inputs.
         example_inputs: Inputs as for `trace`.
-        freeze: Name patterns of layers that keep their widths.
+        freeze: Names of layers that keep their widths, with wildcards.
         min_width: Smallest width of each group, as a number of channels (int) or as a share of the group (float up to
             1).
         rules: Op rules to add or replace, by aten op.

@@ -18,7 +18,7 @@ from cafenet.common.run_log import RunLog
 from cafenet.common.user_code import items_of, user_code
 from cafenet.modules.digests import digest_of_parameters
 from cafenet.training.batch_feed import Feed
-from cafenet.training.checkpoint import expect_same_start, read_checkpoint, write_checkpoint
+from cafenet.training.checkpoint import expect_same_start, read_checkpoint, restoring, write_checkpoint
 from cafenet.training.process_group import Processes
 
 WITHOUT_EFFECT = ("num_workers", "checkpoint_every", "log_every")
@@ -81,31 +81,48 @@ class SteppedTraining(ABC):
     def _weights(self) -> nn.Module:
         """Returns the model that is trained."""
 
-    def _saved(self, checkpoint: Path | None, identity: dict[str, Any]) -> dict[str, Any] | None:
+    @abstractmethod
+    def _identity(self) -> dict[str, Any]:
+        """Returns everything that must be equal for a checkpoint to be continued."""
+
+    @abstractmethod
+    def _set_state(self, saved: Mapping[str, Any]) -> None:
+        """Loads the content of a checkpoint."""
+
+    def _restore(self, seed: int) -> None:
+        """Continues from the checkpoint, or starts from the seed; all processes use what the first one reads."""
+        torch.manual_seed(seed + self.team.rank)
+        saved = self._saved()
+        if saved is not None:
+            with restoring(self.checkpoint):
+                self._set_state(saved)
+
+    def _saved(self) -> dict[str, Any] | None:
         """Returns the state to continue from, which is the same in every process, or None to begin anew.
 
         Only the first process reads its disk. Without a checkpoint the others begin with the state of the first.
         """
         saved = None
-        if checkpoint is not None and self.team.is_first:
-            saved = read_checkpoint(checkpoint, identity)
+        if self.checkpoint is not None and self.team.is_first:
+            saved = read_checkpoint(self.checkpoint, self._identity())
             self._begins_with = {"weights": digest_of_parameters(self._weights()), "data": self.feed.sketch()}
             if saved is not None:
-                self._begins_with = expect_same_start(checkpoint, saved, self._begins_with)
+                self._begins_with = expect_same_start(self.checkpoint, saved, self._begins_with)
         if self.team.size > 1:
             start = self._state()  # asks every process
             saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
         return saved
 
-    def _keep(self, checkpoint: Path | None, identity: dict[str, Any]) -> None:
+    def _keep(self) -> None:
         """Writes the state that `_saved` will return; only the first process writes."""
-        if checkpoint is None:
+        if self.checkpoint is None:
             return
         state = self._state()  # asks every process
         if self.team.is_first:
-            if not checkpoint.parent.is_dir():  # the log created it, so it was removed since
-                raise gone(checkpoint.parent)
-            write_checkpoint(checkpoint, {"identity": identity, "begins_with": self._begins_with, **state})
+            if not self.checkpoint.parent.is_dir():  # the log created it, so it was removed since
+                raise gone(self.checkpoint.parent)
+            content = {"identity": self._identity(), "begins_with": self._begins_with, **state}
+            write_checkpoint(self.checkpoint, content)
         self.team.barrier()
 
     def _set_step(self, saved: Mapping[str, Any]) -> None:

@@ -72,7 +72,7 @@ def own_loss(output: Any, target: Any) -> Tensor:
 
 
 def _how_to_get_a_loss(target: Any) -> str:
-    """What is missing for a model to compute its loss."""
+    """Return what is missing for a model to compute its loss."""
     if isinstance(target, Mapping):
         return f"give every batch an entry 'labels', beside {', '.join(map(str, target))}"
     return "give it batches that are dicts with an entry 'labels', or pass another loss"

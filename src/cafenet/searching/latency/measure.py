@@ -42,7 +42,7 @@ class LatencyConfig:
     """
 
     runtime: str | Callable[[Path], float] = "torch"
-    """What runs the model: torch, torch.compile, onnxruntime, openvino, executorch, `command:onnx PROGRAM {file}` (also
+    """Runtime: torch, torch.compile, onnxruntime, openvino, executorch, `command:onnx PROGRAM {file}` (also
     pt2, xml or pte), which gets an exported file and prints milliseconds; in Python also a function that answers."""
 
     batch_size: PositiveInt = 1
@@ -110,7 +110,7 @@ class KnownLatency:
     model: nn.Module
     """The model."""
     ms: float
-    """Its latency, which a budget such as "75% latency" is a share of."""
+    """Latency of the model, which a budget such as "75% latency" is a share of."""
 
 
 class Reference:
@@ -126,7 +126,7 @@ class Reference:
             ms: Its latency if it is known, to which others are related; None takes the first median.
         """
         self.ms = ms
-        """Its latency, once it is known."""
+        """Latency of the model, once it is known."""
         self._arguments, self._open = (model, example_inputs, settings), ExitStack()
 
     @cached_property

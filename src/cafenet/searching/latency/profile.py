@@ -1,4 +1,4 @@
-"""Where the milliseconds of a model go: what fewer channels of each width group save, measured.
+"""A profile of a model's milliseconds: the time that fewer channels of each width group save, measured.
 
 Smallest example: a model takes 4 ms; with half of the channels of one group it takes 3 ms and with a tenth fewer 3.8
 ms, so that the group's half saves 1 ms and its tenth 0.2 ms. In runtimes with steps, a tenth may save nothing, or as
@@ -43,7 +43,7 @@ class GroupProfile:
     group: str
     """Name of the group."""
     channels: int
-    """Its number of channels."""
+    """Number of the group's channels."""
     tenth: Saving
     """A tenth of the channels fewer, or as near to it as the group's divisor allows."""
     half: Saving
