@@ -10,6 +10,10 @@ The rule, written down before the first run:
   15. Everything else has its default. Each search makes its own Uniform with the same fine-tuning;
 - *Uniform, 20 epochs*: one factor on the channels of all layers, the most important channels, fine-tuned for all of the
   20 epochs at the same rate;
+- ways that came later, with their own rule before their first run: 5 and 15 epochs with a half and with a quarter of the
+  differences between groups believed (`Trend(trust=...)`), since widths that are trained longer are better if they
+  stay closer to uniform (docs/channel_bench.md). The trust whose slim models are best in the mean becomes the default
+  for a model that comes trained;
 - the division whose slim models are better on the judging images, as the mean over networks and seeds, becomes the
   default. The networks of `benchmarks/newcomer` and the demo are kept out of this choice.
 
@@ -38,7 +42,8 @@ from cafenet.supernet.train import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
 PERCENT, EPOCHS = 25, 20
-SUPERNET_EPOCHS = (10, 5)
+WAYS = {"10 + 10": (10, 1.0), "5 + 15": (5, 1.0), "5 + 15, half trust": (5, 0.5), "5 + 15, quarter trust": (5, 0.25)}
+"""Epochs of the supernet, and the trust in differences between groups."""
 RATE = 0.05
 """Rate of both trainings, which is the default for a trained network with batch norm."""
 UNIFORM = f"Uniform, {EPOCHS} epochs"
@@ -49,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, nargs="+", default=SUPERNET_EPOCHS, help="epochs of the supernet")
+    parser.add_argument("--ways", choices=list(WAYS), nargs="+", default=list(WAYS), metavar="WAY")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-lengths")
     parser.add_argument("--output", type=Path, default=kept_results("lengths"))
     options = parser.parse_args()
@@ -57,11 +62,11 @@ def main() -> None:
     results = Results(options.output)
     for seed in range(options.seeds):
         for name in options.network:
-            _measure(results, task(name), seed, options.epochs, options.cache / name / f"seed-{seed}")
+            _measure(results, task(name), seed, options.ways, options.cache / name / f"seed-{seed}")
     page_of("lengths", options.output).write_text(markdown(results), encoding="utf-8")
 
 
-def _measure(results: Results, work: Task, seed: int, lengths: list[int], place: Path) -> None:
+def _measure(results: Results, work: Task, seed: int, ways: list[str], place: Path) -> None:
     """Measure one network with one seed."""
     trained = prepared(work, seed, SCRATCH_EPOCHS, place / "original")
     judging = judging_images()
@@ -70,17 +75,18 @@ def _measure(results: Results, work: Task, seed: int, lengths: list[int], place:
         slim = uniform(work, trained, PERCENT, seed, place)
         slim = cafenet.train_model(slim, work.example, work.batches(), config, quiet=True)
         _add(results, work, UNIFORM, _row(work, slim, judging), seed)
-    for epochs in lengths:
-        name = f"CafeNet, {epochs} + {EPOCHS - epochs} epochs"
+    for way in ways:
+        name = f"CafeNet, {way}"
         if str(seed) not in results.rows(work.name).get(name, {}):
-            for each, row in _searched(work, trained, epochs, judging, seed, place).items():
+            for each, row in _searched(work, trained, way, judging, seed, place).items():
                 _add(results, work, each.format(name), row, seed)
 
 
 def _searched(
-    work: Task, trained: nn.Module, epochs: int, judging: ImageData, seed: int, place: Path
+    work: Task, trained: nn.Module, way: str, judging: ImageData, seed: int, place: Path
 ) -> dict[str, dict[str, Any]]:
-    """Return the rows of the slim model and of the Uniform with the same fine-tuning."""
+    """Return the rows of the slim model and, once for each length, of the Uniform with the same fine-tuning."""
+    epochs, trust = WAYS[way]
     result = cafenet.search(
         trained,
         work.batches(),
@@ -89,14 +95,16 @@ def _searched(
         epochs=epochs,
         finetune_epochs=EPOCHS - epochs,
         trained=True,
+        baseline=trust == 1.0,
+        options=cafenet.SearchOptions(algorithm=cafenet.Trend(trust=trust)),
         test_data=eval_loader(judging),
         seed=seed,
-        directory=place / f"{epochs}-epochs",
+        directory=place / way,
         quiet=True,
     )
     assert result.gain is not None
     rows = {}
-    for name, model in zip(("{}", "Uniform beside {}"), result.gain.models[1:], strict=True):
+    for name, model in zip(("{}", "Uniform beside {}"), result.gain.models[1:], strict=False):
         assert model.test_score is not None
         rows[name] = {"accuracy": round(100 * model.test_score, 3), "flops": model.flops}
     rows["{}"]["widths"] = dict(result.widths)

@@ -14,7 +14,7 @@ Made by `python -m benchmarks.lengths`, whose first lines hold the rule, written
 come trained, the budget is a quarter of the FLOPs, and 20 epochs in all are divided between the supernet and the
 fine-tuning of the slim model in different ways. Accuracy in percent on 6,000 images of CIFAR-10 at 16x16 that nothing
 else uses, mean and standard deviation over the seeds. *Uniform beside* a row has the same fine-tuning as that row's
-slim model.
+slim model. *Trust* is `Trend.trust`, the share of the fitted differences between groups that is believed.
 """
 
 
