@@ -10,7 +10,7 @@ The rule, written down before the first run:
   15. Everything else has its default. Each search makes its own Uniform with the same fine-tuning;
 - *Uniform, 20 epochs*: one factor on the channels of all layers, the most important channels, fine-tuned for all of the
   20 epochs at the same rate;
-- ways that came later, with their own rule before their first run: 5 and 15 epochs with a half and with a quarter of the
+- ways that came later, with a rule of their own before their first run: 5 and 15 epochs with a half or a quarter of the
   differences between groups believed (`Trend(trust=...)`), since widths that are trained longer are better if they
   stay closer to uniform (docs/channel_bench.md). The trust whose slim models are best in the mean becomes the default
   for a model that comes trained;
