@@ -2,6 +2,7 @@
 
     python -m benchmarks.channel_bench screen --epochs 4 12 --seeds 1     # widths from scratch, about 30 s an epoch
     python -m benchmarks.channel_bench supernets --seeds 3                # about 10 minutes each
+    python -m benchmarks.channel_bench supernets --all-images --ways fixed "fixed, 4x epochs"   # older ones
     python -m benchmarks.channel_bench page                               # docs/channel_bench.md
 
 Every training is kept in benchmarks/channel_bench/results.json at once; a second start does what is missing.
@@ -30,6 +31,7 @@ def main() -> None:
         "--epochs", type=float, nargs="+", default=[4.0, 12.0], help="lengths, in epochs of 16,000 images"
     )
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=["fixed", "bilateral"], metavar="WAY")
+    parser.add_argument("--all-images", action="store_true", help="16,000 training images in place of 10,000")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-channel", help="of full networks")
     parser.add_argument("--output", type=Path, default=kept_results("channel_bench"))
@@ -39,7 +41,7 @@ def main() -> None:
     if options.step == "screen":
         screen(results, options.size, options.epochs, range(options.seeds))
     elif options.step == "supernets":
-        train_supernets(results, options.ways, range(options.seeds), options.cache)
+        train_supernets(results, options.ways, range(options.seeds), options.cache, all_images=options.all_images)
     (ROOT / "docs" / "channel_bench.md").write_text(markdown(results), encoding="utf-8")
 
 

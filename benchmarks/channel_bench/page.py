@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.channel_bench.screening import fit_line, orthogonal_rows
-from benchmarks.channel_bench.supernets import PART, TRUSTS, judged, worths_of
+from benchmarks.channel_bench.supernets import PARTS, TRUSTS, judged, worths_of
 from benchmarks.channel_bench.table import PERCENTS, Labels, judge, near_uniform_regret, read_labels
 from benchmarks.common.results_file import Results
 from cafenet.scoring.scorer import FloatArray
@@ -59,8 +59,9 @@ def _measured(results: Results) -> Iterator[tuple[str, list[FloatArray], float]]
                 [fit_line(rows, [known[n]["validation"] for n in names])],
                 minutes,
             )
-    for way, seeds in results.rows(PART).items():
-        yield f"supernets, {way}", [worths_of(row) for row in seeds.values()], _minutes(seeds)
+    for part, suffix in PARTS.items():
+        for way, seeds in results.rows(part).items():
+            yield f"supernets, {way}{suffix}", [worths_of(row) for row in seeds.values()], _minutes(seeds)
 
 
 def _minutes(seeds: dict[str, Any]) -> float:

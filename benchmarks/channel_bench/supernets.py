@@ -1,6 +1,7 @@
 """Supernets of the table's MobileNet, trained and scored as those of the ranking benchmark, and judged by the table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,19 @@ import numpy as np
 
 from benchmarks.channel_bench.network import build_network
 from benchmarks.channel_bench.table import Labels, judge
+from benchmarks.common.images import shrunk
+from benchmarks.common.places import CIFAR
 from benchmarks.common.results_file import Results
-from benchmarks.ranking.networks import Task, task_of
+from benchmarks.ranking.networks import NUM_TRAIN, NUM_VALIDATION, SIZE, Task, task_of
 from benchmarks.ranking.supernets import rank
+from cafenet.data import load_data
 from cafenet.scoring.scorer import FloatArray
 from cafenet.searching.algorithms.trend import drawn_together, fit_worths
 
 NAME = "channel-bench"
-PART = f"supernets {NAME}"
+LARGER = f"{NAME}, 16,000 images"
+PARTS = {f"supernets {NAME}": "", f"supernets {LARGER}": ", 16,000 images"}
+"""Parts of the results, with what the page adds to the name of a way."""
 TRUSTS = (1.0, 0.5, 0.25, 0.0)
 """Shares of the differences between groups that are believed (`Trend.trust`)."""
 
@@ -30,9 +36,20 @@ def table_task() -> Task:
     return task_of(NAME, build_network)
 
 
-def train_supernets(results: Results, ways: Sequence[str], seeds: Sequence[int], cache_directory: Path) -> None:
+@cache
+def larger_task() -> Task:
+    """The table's task with all images for the training that are not validation images, 16,000."""
+    data = load_data(f"npz:{CIFAR}").train
+    order = np.random.default_rng(0).permutation(len(data))
+    numbers = np.concatenate([order[:NUM_TRAIN], order[NUM_TRAIN + NUM_VALIDATION :]])
+    return replace(table_task(), name=LARGER, train=shrunk(data.subset(numbers), SIZE))
+
+
+def train_supernets(
+    results: Results, ways: Sequence[str], seeds: Sequence[int], cache_directory: Path, *, all_images: bool
+) -> None:
     """Train and score the supernets that are missing."""
-    rank(results, table_task(), ways, seeds, cache_directory)
+    rank(results, larger_task() if all_images else table_task(), ways, seeds, cache_directory)
 
 
 def worths_of(row: dict[str, Any]) -> FloatArray:

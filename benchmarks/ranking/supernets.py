@@ -52,6 +52,7 @@ WAYS = {
     "r=1 race": Way(replace(FIXED, r=1)),
     "r=1 exact": Way(replace(FIXED, r=1, choice="exact")),
     "fixed, 1.5x epochs": Way(epochs=1.5),
+    "fixed, 4x epochs": Way(epochs=4.0),
     "r=1 random candidates": Way(replace(FIXED, r=1), replace(NEAR, random_share=1.0)),
     "r=2 race": Way(replace(FIXED, r=2)),
     "r=2 exact": Way(replace(FIXED, r=2, choice="exact")),

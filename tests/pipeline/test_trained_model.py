@@ -129,20 +129,22 @@ def given(**options) -> Given:
 @pytest.mark.parametrize(
     ("options", "is_trained", "expected"),
     [
-        ({}, True, (10, 0.05, 10, 0.05)),
+        ({}, True, (5, 0.05, 15, 0.05)),
         ({}, False, (10, 0.1, 10, 0.1)),
-        ({"effort": "quick"}, True, (3, 0.05, 3, 0.05)),
+        ({"effort": "quick"}, True, (1.5, 0.05, 4.5, 0.05)),
         ({"effort": "thorough"}, False, (40, 0.1, 40, 0.1)),
-        ({"epochs": 20}, True, (20, 0.05, 20, 0.05)),
-        ({"finetune_epochs": 4}, True, (10, 0.05, 4, 0.05)),
-        ({"train": config(epochs=8, lr=0.3)}, True, (8, 0.3, 8, 0.3)),
+        ({"epochs": 20}, True, (20, 0.05, 60, 0.05)),
+        ({"epochs": 20}, False, (20, 0.1, 20, 0.1)),
+        ({"finetune_epochs": 4}, True, (5, 0.05, 4, 0.05)),
+        ({"train": config(epochs=8, lr=0.3)}, True, (8, 0.3, 24, 0.3)),
         ({"train": config(epochs=8), "finetune": config(epochs=1, lr=0.7)}, True, (8, 0.05, 1, 0.7)),
         ({"start": "scratch"}, True, (10, 0.05, 10, 0.1)),
-        ({"optimizer": OptimizerConfig("AdamW", lr=0.001)}, True, (10, 0.0005, 10, 0.0002)),
-        ({"num_examples": 4000}, True, (10, 0.05, 10, 0.05)),
-        ({"num_examples": 400}, True, (34, 0.05, 34, 0.05)),  # 12 steps of 32 an epoch, and 400 steps
-        ({"num_examples": 400, "effort": "quick"}, True, (9, 0.05, 9, 0.05)),
-        ({"num_examples": 400, "batch_size": 100}, True, (100, 0.05, 100, 0.05)),
+        ({"optimizer": OptimizerConfig("AdamW", lr=0.001)}, True, (5, 0.0005, 15, 0.0002)),
+        ({"num_examples": 4000}, True, (5, 0.05, 15, 0.05)),
+        ({"num_examples": 400}, False, (34, 0.1, 34, 0.1)),  # 12 steps of 32 an epoch, and 400 steps
+        ({"num_examples": 400}, True, (17, 0.05, 51, 0.05)),
+        ({"num_examples": 400, "effort": "quick"}, True, (4.5, 0.05, 13.5, 0.05)),
+        ({"num_examples": 400, "batch_size": 100}, True, (50, 0.05, 150, 0.05)),
     ],
 )
 def test_lengths_and_rates(options, is_trained, expected):
@@ -159,7 +161,8 @@ def test_small_data_have_small_batches(num_examples, expected):
 
 @pytest.mark.parametrize("options", [{"finetune": False}, {"finetune_epochs": 0}])
 def test_no_training_of_the_slim_model(options):
-    assert given(**options).trainings(True)[1] is None
+    supernet, slim = given(**options).trainings(True)
+    assert (supernet.epochs, slim) == (10, None)  # no half of it is left for a slim model
 
 
 def test_the_line_is_printed_unless_quiet(trained, tmp_path, capsys):

@@ -1,9 +1,9 @@
 """Lengths and rates that the user did not choose: the trainings and the number of widths of a search.
 
-What the user gives always holds. Smallest example: a trained model, `epochs=20` and nothing else gives a supernet of
-20 epochs at a rate of 0.05, and the same for the slim model. Small data have small
-batches, and as many epochs as some hundred steps need: 400 examples have batches of 32 and 34 epochs with the normal
-effort.
+What the user gives always holds. Smallest example: a trained model, `epochs=5` and nothing else gives a supernet of
+5 epochs at a rate of 0.05, and 15 epochs at that rate for the slim model. A fresh model has as many epochs for each.
+Small data have small batches, and as many epochs as some hundred steps need: a fresh model and 400 examples have
+batches of 32 and 34 epochs of the supernet with the normal effort.
 """
 
 import math
@@ -31,13 +31,16 @@ Start: TypeAlias = Literal["supernet", "scratch"]
 """Weights that the slim model's training starts from."""
 
 _LENGTHS: dict[str, tuple[float, int]] = {"quick": (3, 100), "normal": (10, 300), "thorough": (40, 600)}
-"""Epochs of the supernet, and number of widths."""
+"""Epochs of the supernet of a fresh model, and number of widths."""
 _FEWEST_STEPS = {"quick": 100, "normal": 400, "thorough": 1600}
-"""Steps that a supernet has at least, however small the data are."""
+"""Steps that the supernet of a fresh model has at least, however small the data are."""
+_TRAINED_SHARE = 0.5
+"""Length of a trained model's supernet, as a share of a fresh one's. The slim model gets what this saves: with as many
+epochs in all, 5 and 15 ended higher than 10 and 10 (docs/lengths.md)."""
 _STEPS_PER_EPOCH, _BATCH_SIZES = 50, (256, 128, 64, 32)
 """Steps that an epoch should have, and batch sizes of which the largest that gives so many is taken, else the last."""
-_SLIM_SHARE = 1.0
-"""Epochs of the slim model, as a share of the supernet's."""
+_SLIM_SHARE, _TRAINED_SLIM_SHARE = 1.0, 3.0
+"""Epochs of the slim model, as a share of the supernet's, for a fresh model and for a trained one."""
 _LAYER_NORMS = ("LayerNorm", "RMSNorm", "LayerNorm2d")
 """Endings of the names of classes that normalise the features of each token by themselves."""
 _GENTLE = 0.5
@@ -106,19 +109,26 @@ class Given:
     def _default(self, is_trained: bool) -> TrainConfig:
         """Return the supernet's training if none is given."""
         batch_size = self.batch_size or _batch_size(self.num_examples)
-        config = TrainConfig(epochs=self._epochs(batch_size), optimizer=self.optimizer)
+        is_short = self._goes_on(is_trained) and self.finetune is not False and self.finetune_epochs != 0
+        config = TrainConfig(epochs=self._epochs(batch_size, is_short), optimizer=self.optimizer)
         if self.batch_size is None:  # a loader has its own
             config = replace(config, batch_size=batch_size)
         return _slower(config, _GENTLE if is_trained else 1.0)
 
-    def _epochs(self, batch_size: int) -> float:
+    def _goes_on(self, is_trained: bool) -> bool:
+        """Return whether the slim model continues from weights that began with those of a trained model."""
+        return is_trained and self.start == "supernet"
+
+    def _epochs(self, batch_size: int, is_short: bool) -> float:
         """Return the supernet's epochs: as given, or as the effort says, but more where the data are small."""
         if self.epochs is not None:
             epochs: float = plain_numbers(self.epochs)
             return epochs
         usual, _ = _LENGTHS[self.effort]
         steps_per_epoch = (self.num_examples or 0) // batch_size
-        return max(usual, math.ceil(_FEWEST_STEPS[self.effort] / steps_per_epoch)) if steps_per_epoch else usual
+        if steps_per_epoch:
+            usual = max(usual, math.ceil(_FEWEST_STEPS[self.effort] / steps_per_epoch))
+        return usual * (_TRAINED_SHARE if is_short else 1)
 
     def _slim(self, supernet: TrainConfig, is_trained: bool) -> TrainConfig | None:
         """Return the slim model's training: as given, or one of the supernet's kind."""
@@ -127,14 +137,13 @@ class Given:
         if isinstance(self.finetune, TrainConfig):
             config: TrainConfig = plain_numbers(self.finetune)
             return config
-        is_scratch = self.start == "scratch"
-        if is_scratch and self.train is None:  # fresh weights need no gentle rate
+        if self.start == "scratch" and self.train is None:  # fresh weights need no gentle rate
             supernet = replace(supernet, optimizer=self.optimizer)
-        share = _SLIM_SHARE
+        goes_on = self._goes_on(is_trained)
+        share = _TRAINED_SLIM_SHARE if goes_on else _SLIM_SHARE
         if self.finetune_epochs is not None:
             share = plain_numbers(self.finetune_epochs) / supernet.epochs
-        is_gentler = is_trained and not is_scratch and supernet.optimizer.name == "AdamW"
-        factor = _GENTLER if is_gentler else 1.0
+        factor = _GENTLER if goes_on and supernet.optimizer.name == "AdamW" else 1.0
         return _slower(part_of(supernet, share), factor)
 
 

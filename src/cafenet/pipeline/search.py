@@ -141,8 +141,9 @@ def search(
         train: Options of the supernet's training. It cannot be combined with `epochs` or `finetune_epochs`. If it is
             not given, networks with batch norm are trained by SGD, transformers (layer norm or RMS norm) by AdamW.
         finetune: Options of the slim model's training. It cannot be combined with `epochs` or `finetune_epochs`. If
-            neither it nor `finetune_epochs` is given, the slim model is trained like the supernet, for as many
-            epochs. False trains it no further, so that it keeps the supernet's weights.
+            neither it nor `finetune_epochs` is given, the slim model is trained like the supernet, for three times as
+            many epochs if the model came trained, else for as many. False trains it no further, so that it keeps the
+            supernet's weights.
         loss: "cross_entropy", "bce", "model" for the `loss` in the model's own output, or a function of
             (output, target).
         metric: The measure of quality, where higher is better: "accuracy", "negative_loss", "perplexity",
@@ -162,7 +163,8 @@ def search(
             network is not trained again, and rates are gentler. What `train`, `finetune` and `options` say always
             holds.
         effort: Lengths of what is not given: "quick" (3 epochs of the supernet, 100 widths), "normal" (10 and 300) or
-            "thorough" (40 and 600). Small data have more epochs, so that the supernet has 100, 400 or 1,600 steps.
+            "thorough" (40 and 600). Small data have more epochs, so that the supernet has 100, 400 or 1,600 steps. If
+            the model came trained, the supernet takes half of that and the slim model the rest.
         test_data: Data that nothing is chosen on. The finished models are scored on them, too.
         baseline: Whether a Uniform model, with one factor on all channels, is trained like the slim model, to compare
             with. None trains it wherever the slim model is trained.
