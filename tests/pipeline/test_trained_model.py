@@ -162,7 +162,7 @@ def test_small_data_have_small_batches(num_examples, expected):
 @pytest.mark.parametrize("options", [{"finetune": False}, {"finetune_epochs": 0}])
 def test_no_training_of_the_slim_model(options):
     supernet, slim = given(**options).trainings(True)
-    assert (supernet.epochs, slim) == (10, None)  # no half of it is left for a slim model
+    assert (supernet.epochs, slim) == (5, None)
 
 
 def test_the_line_is_printed_unless_quiet(trained, tmp_path, capsys):

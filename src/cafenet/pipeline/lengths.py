@@ -109,8 +109,8 @@ class Given:
     def _default(self, is_trained: bool) -> TrainConfig:
         """Return the supernet's training if none is given."""
         batch_size = self.batch_size or _batch_size(self.num_examples)
-        is_short = self._goes_on(is_trained) and self.finetune is not False and self.finetune_epochs != 0
-        config = TrainConfig(epochs=self._epochs(batch_size, is_short), optimizer=self.optimizer)
+        epochs = self._epochs(batch_size, is_short=self._goes_on(is_trained))
+        config = TrainConfig(epochs=epochs, optimizer=self.optimizer)
         if self.batch_size is None:  # a loader has its own
             config = replace(config, batch_size=batch_size)
         return _slower(config, _GENTLE if is_trained else 1.0)
