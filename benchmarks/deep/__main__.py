@@ -17,12 +17,16 @@ from torch import Tensor, nn
 from cafenet import Supernet, WidthSpace, trace
 from cafenet.common.torchvision_compat import import_torchvision
 from cafenet.detection.torchvision_ops import working_ops
+from cafenet.models import default_input_size, load_model
 from cafenet.space.bins import uniform_bins
 from cafenet.supernet.candidate_choice import Exact
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.tracing.tracer import find_space
 
-MODELS = ("swin_v2_t", "swin_t", "maxvit_t", "retinanet_resnet50_fpn", "fcos_resnet50_fpn", "fasterrcnn_resnet50_fpn")
+MODELS = (
+    *("swin_v2_t", "swin_t", "maxvit_t", "timm:edgenext_small", "retinanet_resnet50_fpn", "fcos_resnet50_fpn"),
+    *("fasterrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn", "keypointrcnn_resnet50_fpn"),
+)
 _IMAGE = torch.zeros(1, 3, 8, 8)
 
 
@@ -96,8 +100,8 @@ def pick_ratio(model: nn.Module, space: WidthSpace, batch_size: int, turns: int)
 
 
 def show_check(name: str, turns: int) -> None:
-    """Print what the check run of a torchvision model costs."""
-    model, inputs = torchvision_model(name)
+    """Print what the check run of a model of torchvision or timm costs."""
+    model, inputs = timm_model(name) if name.startswith("timm:") else torchvision_model(name)
     find_space(model, inputs)
     plain = [seconds(lambda: find_space(model, inputs, verify=False)) for _ in range(turns)]
     checked = [seconds(lambda: find_space(model, inputs)) for _ in range(turns)]
@@ -117,6 +121,12 @@ def torchvision_model(name: str) -> tuple[nn.Module, object]:
     if hasattr(model, "score_thresh"):
         model.score_thresh = 0.0
     return model, ([torch.rand(3, 128, 128)],)
+
+
+def timm_model(name: str) -> tuple[nn.Module, object]:
+    """The model with random weights and an example image."""
+    torch.manual_seed(0)
+    return load_model(name).eval(), torch.zeros(1, *default_input_size(name))
 
 
 def main() -> None:

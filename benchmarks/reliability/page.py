@@ -1,6 +1,7 @@
 """docs/reliability.md, made of the outcomes."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.common.results_file import Results
@@ -44,7 +45,7 @@ def markdown(results: Results) -> str:
     """The whole page."""
     parts = {name: _part(name) for name in PARTS}
     rows = {name: results.rows(name) for name in PARTS}
-    lines = [HEAD, *_summary(parts, rows), "", _revisions(rows)]
+    lines = [HEAD, *_summary(parts, rows)]
     for name, part in parts.items():
         if rows[name]:
             lines += ["", f"## {part.title}", "", ABOUT[name], "", f"`{_command(name)}`", "", *_table(part, rows[name])]
@@ -52,10 +53,9 @@ def markdown(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _revisions(rows: dict[str, dict[str, Any]]) -> str:
-    """The measured parts; a part without cases was not tried yet."""
-    found = sorted({row["revision"] for part in rows.values() for row in part.values()})
-    return f"Measured at {'revision' if len(found) == 1 else 'revisions'} {', '.join(found) or 'none yet'}."
+def _revisions(rows: Iterable[dict[str, Any]]) -> str:
+    """The revisions that some cases were measured at, in their order."""
+    return ", ".join(dict.fromkeys(row["revision"] for row in rows))
 
 
 def _part(name: str) -> Any:
@@ -70,13 +70,13 @@ def _command(name: str) -> str:
 
 def _summary(parts: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
-        "| part | cases | as they should be | defects | minutes | command |",
-        "| --- | ---: | ---: | ---: | ---: | --- |",
+        "| part | cases | as they should be | defects | minutes | revision | command |",
+        "| --- | ---: | ---: | ---: | ---: | --- | --- |",
     ]
     for name, part in parts.items():
         found = rows[name].values()
         if not found:  # no zeros: nothing is known of it
-            lines.append(f"| {part.title} | not measured yet | | | | `{_command(name)}` |")
+            lines.append(f"| {part.title} | not measured yet | | | | | `{_command(name)}` |")
             continue
         num_bad = sum(row["outcome"] in part.bad for row in found)
         cases = f"{len(rows[name]):,}"
@@ -84,6 +84,7 @@ def _summary(parts: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str
             cases = f"{sum(row['kills'] for row in found):,} kills in {cases} series"
         minutes = sum(row["seconds"] for row in found) / 60
         cells = [part.title, cases, f"{len(rows[name]) - num_bad:,}", f"{num_bad:,}", f"{minutes:.0f}"]
+        cells.append(_revisions(found))
         lines.append(f"| {' | '.join(cells)} | `{_command(name)}` |")
     return lines
 
@@ -97,13 +98,13 @@ def _table(part: Any, rows: dict[str, Any]) -> list[str]:
     heads = [f"*{kind}*" if kind in part.bad else kind for kind in shown]
     has_kills = part.name == "kills"
     columns = ["cases", *(["kills", "starts"] if has_kills else []), *heads]
-    lines = [f"| what | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
+    lines = [f"| what | {' | '.join(columns)} | revision |", f"| --- |{' ---: |' * len(columns)} --- |"]
     for group, count in counts.items():
         inside = [row for row in rows.values() if row["group"] == group]
         numbers = [sum(count.values())]
         numbers += [sum(row[key] for row in inside) for key in (("kills", "starts") if has_kills else ())]
         numbers += [count[kind] for kind in shown]
-        lines.append(f"| {group} | {' | '.join(f'{number:,}' for number in numbers)} |")
+        lines.append(f"| {group} | {' | '.join(f'{number:,}' for number in numbers)} | {_revisions(inside)} |")
     return lines
 
 

@@ -9,6 +9,8 @@ import pytest
 from cafenet.errors import CafeNetError, RunFileError
 from cafenet.pipeline.entries import read_entries
 from cafenet.pipeline.first_latencies import as_measured_first, latencies_before
+from cafenet.pipeline.plan import latency_work
+from cafenet.pipeline.stage_plan import Stage
 from cafenet.pipeline.stages import place_for
 from cafenet.report.run_page import report_html
 from cafenet.report.run_records import read_run
@@ -16,7 +18,7 @@ from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.recipe import Recipe
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.latency.measure import LatencyConfig
-from tests.helpers.small_training import Plain, Residual, built, traced
+from tests.helpers.small_training import Plain, Residual, built, config, traced
 from tests.pipeline.test_search import found
 
 DAMAGED = {
@@ -106,6 +108,34 @@ def test_a_later_call_with_another_budget_is_the_one_that_the_report_repeats(tmp
         run = read_run(tmp_path)
         assert run.recipe["budget"] == budget
         assert f"val_data, {budget!r}, " in run.manifest["again"]["command"]
+
+
+def test_a_later_call_with_another_budget_does_not_hide_the_first_from_the_report(tmp_path):
+    for budget in ("60%", "45%", "60%"):
+        found(budget=budget, directory=tmp_path)
+    assert [each.budget for each in read_entries(tmp_path)] == ["45%", "60%"]
+    page = report_html(read_run(tmp_path))
+    assert "CafeNet-E 60%" in page
+    assert "CafeNet-E 45%" in page
+
+
+def test_changed_effort_is_refused_before_a_plan_is_printed(tmp_path, capsys):
+    found(directory=tmp_path, quiet=False)
+    assert "Plan for 50%" in capsys.readouterr().err
+    found(directory=tmp_path, quiet=False)
+    assert "holds a search already" in capsys.readouterr().err
+    with pytest.raises(CafeNetError):
+        found(directory=tmp_path, quiet=False, train=config(epochs=9, checkpoint_every=3))
+    assert "Plan" not in capsys.readouterr().err
+
+
+def test_the_plan_knows_the_latencies_that_are_measured():
+    """24 width vectors before the search, each 1 + 2 times; a cap of 1,000 ms counts 72 seconds for them."""
+    stage = Stage(1, Budget("50%", (Cap("flops", 1.0), Cap("latency_ms", 1000.0))), 1.0)
+    text, seconds = latency_work(stage, LatencyConfig(warmup=1, repeats=2))
+    assert text == ", measure the latency of 24 and of those that are picked"
+    assert seconds == 72
+    assert latency_work(Stage(1, Budget("50%", (Cap("flops", 1.0),)), 1.0), LatencyConfig()) == ("", 0)
 
 
 def test_an_interrupted_search_says_where_it_stopped(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ import cafenet
 from cafenet.cli.main import main
 from cafenet.errors import RecipeError
 from cafenet.pipeline.gain_text import count as short
+from cafenet.pipeline.run_directory import Again, RunDirectory
 from cafenet.report.figures import all_figures
 from cafenet.report.models import rows_of
 from cafenet.report.run_page import report_html, write_report
@@ -59,6 +60,25 @@ def test_what_few_need_is_folded(finished):
     assert "<details" not in shown
     assert all(f'<figure id="figure-{name}">' in shown for name in OPEN)
     assert all(re.search(rf'<details><summary>[^<]*</summary><figure id="figure-{name}">', details) for name in FOLDED)
+
+
+def test_a_journal_that_ends_early_at_the_end_of_a_line_is_told(finished, tmp_path):
+    """Such a journal is valid. The manifest knows its size, also after the finished run was started again."""
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    (journal,) = copy.glob("supernet/**/trials.journal")
+    assert read_run(copy).problems == ()
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[: len(lines) // 2]))
+    directory = RunDirectory(copy, seed=0, again=Again("", ""))
+    with directory.timed("evaluate"):
+        pass
+    (problem,) = read_run(copy).problems
+    whole, left = sum(map(len, lines)), sum(map(len, lines[: len(lines) // 2]))
+    assert f"{whole:,} bytes" in problem
+    assert f"has {left:,}" in problem
+    journal.unlink()
+    assert "but has 0" in read_run(copy).problems[0]
 
 
 def test_the_table_is_that_of_the_results(finished, page, results):

@@ -93,6 +93,42 @@ def test_model_sees_meta_tensors_while_it_reads_values():
     assert cafenet.trace(Attention(read), TOKENS).flops() == FLOPS
 
 
+class Masks(nn.Module):
+    """Takes a size from 4 to 100 from a value that differs at other widths, as detectors paste masks by boxes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = (nn.Linear(*size) for size in ((4, 8), (8, 8), (8, 3)))
+
+    def forward(self, x):
+        hidden = self.second(self.first(x).relu())
+        size = 4 + int(hidden.abs().sum() * 1000) % 97
+        picture = nn.functional.interpolate(hidden.sum(-1)[:, None], size=size)
+        return self.head(hidden), picture
+
+
+def test_sizes_that_are_taken_from_values_freeze_nothing():
+    """Neither width is at fault if the picture has another size, since its size comes from a sum of values."""
+    torch.manual_seed(0)
+    space = cafenet.trace(Masks().eval(), torch.randn(1, 5, 4))
+    assert sizes(space) == {"first": (8, 1), "second": (8, 1)}
+    assert not any("let its width vary" in each.reason for each in space.frozen)
+
+
+def test_numbers_of_the_trace_hide_no_other_fault():
+    """The width of `first` stays whole: a view fixes it at 8. That of `second` may vary."""
+
+    class Fixed(Masks):
+        def forward(self, x):
+            hidden = self.second(self.first(x).view(5, 8).relu())
+            size = 4 + int(hidden.abs().sum() * 1000) % 97
+            return self.head(hidden), nn.functional.interpolate(hidden.sum(-1)[None, None], size=size)
+
+    torch.manual_seed(0)
+    space = cafenet.trace(Fixed().eval(), torch.randn(1, 5, 4))
+    assert sizes(space) == {"second": (8, 1)}
+
+
 def test_weights_without_values():
     """A model on the meta device may read its real inputs."""
     with torch.device("meta"):

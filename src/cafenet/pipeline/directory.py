@@ -13,11 +13,11 @@ from torch import nn
 
 from cafenet.common.files import write_json
 from cafenet.common.read_files import read_if_there
-from cafenet.common.run_files import MANIFEST, RECIPE, SPACE, STAGES, START
+from cafenet.common.run_files import ENTRIES, MANIFEST, RECIPE, SPACE, STAGES, START
 from cafenet.common.run_places import expect_maker
-from cafenet.errors import RecipeError, TrainingError
+from cafenet.errors import CafeNetError, RecipeError, TrainingError
 from cafenet.modules.digests import digest_of_model
-from cafenet.pipeline.entries import Entry, write_entries
+from cafenet.pipeline.entries import Entry, read_entries, write_entries
 from cafenet.pipeline.job import Job
 from cafenet.pipeline.run_directory import Again, RunDirectory
 from cafenet.pipeline.stage_plan import StagesConfig
@@ -52,7 +52,6 @@ class SearchDirectory(RunDirectory):
         call = f"{_MAKER}(model, train_data, val_data, {budget!r}, directory='{{name}}', ...)"
         again = Again("Call the function with the settings below", call)
         super().__init__(path, seed=seed, again=again, has_revision=is_kept)
-        self._entries: list[Entry] = []
         recipe = read_if_there(RECIPE, path)
         if recipe is not None:
             try:
@@ -64,6 +63,11 @@ class SearchDirectory(RunDirectory):
     def is_begun(self) -> bool:
         """True if the directory holds a search already."""
         return (self.path / RECIPE.name).exists() and (self.path / MANIFEST.name).exists()
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the directory holds a search that has ended."""
+        return self.is_begun and bool(self.manifest().get("finished"))
 
     def describe(
         self,
@@ -101,7 +105,7 @@ class SearchDirectory(RunDirectory):
         write_json(self.path / SPACE.name, describe_space(space, bins or build_bins(space, job.supernet)))
 
     def add_entry(self, found: StagesResult) -> Entry:
-        """Add the widths found for one budget to the entries.
+        """Add the widths found for one budget to the entries, beside those of earlier calls for other budgets.
 
         Args:
             found: The result of the last stage.
@@ -112,9 +116,16 @@ class SearchDirectory(RunDirectory):
         result = found.result
         method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
         entry = Entry(method, result.budget, dict(result.channels), result.score, found.place)
-        self._entries.append(entry)
-        write_entries(self._entries, self.path)
+        earlier = [each for each in self._entries_before() if each.key != entry.key]
+        write_entries([*earlier, entry], self.path)
         return entry
+
+    def _entries_before(self) -> list[Entry]:
+        """Return the entries of earlier budgets; none if the file is damaged, because it is written again now."""
+        try:
+            return read_entries(self.path) if (self.path / ENTRIES.name).exists() else []
+        except CafeNetError:
+            return []
 
 
 def expect_same_model(model: nn.Module, place: Path, *, is_trained: bool) -> None:

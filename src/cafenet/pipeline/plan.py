@@ -26,6 +26,8 @@ from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.model_score import output_of
 from cafenet.searching.budget import Budget
 from cafenet.searching.feasible import Feasible
+from cafenet.searching.latency.estimate import NUM_MEASURED
+from cafenet.searching.latency.measure import LatencyConfig
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet
 from cafenet.supernet.sampling import SamplingConfig
@@ -139,11 +141,31 @@ def _stage_parts(
     if has_statistics(space.model):
         size += job.scoring.calibration_size
     seconds = None if example is None else num_widths * size * example
+    what = f"score about {num_widths:,} widths on up to {size:,} examples"
+    measured, measuring = latency_work(stage, job.latency)
+    what, seconds = what + measured, None if seconds is None else seconds + measuring
     name = f"stage {stage.number}: " if stage.budget.is_on_the_way or stage.number > 1 else ""
     return [
         _training(f"{name}train the supernet", job.training, job, step),
-        PlannedPart(f"{name}score about {num_widths:,} widths on up to {size:,} examples", seconds),
+        PlannedPart(f"{name}{what}", seconds),
     ]
+
+
+def latency_work(stage: Stage, settings: LatencyConfig) -> tuple[str, float]:
+    """Return what a stage measures, and about how long that takes, judging by the latency that it allows.
+
+    Args:
+        stage: The stage.
+        settings: Conditions of the measurement.
+
+    Returns:
+        The end of a sentence and seconds; empty and 0 if no latency is capped.
+    """
+    limit_ms = next((cap.limit for cap in stage.budget.caps if cap.cost == "latency_ms"), None)
+    if limit_ms is None:
+        return "", 0.0
+    passes = NUM_MEASURED * (settings.warmup + settings.repeats)
+    return f", measure the latency of {NUM_MEASURED} and of those that are picked", passes * limit_ms / 1000
 
 
 def _training(text: str, config: TrainConfig, job: Job, step: float | None) -> PlannedPart:

@@ -23,7 +23,7 @@ from cafenet.common.files import put_aside, write_json, write_text
 from cafenet.common.plain_values import digest_of_values
 from cafenet.common.read_files import gone, read_file
 from cafenet.common.run_files import MANIFEST, RECIPE
-from cafenet.common.run_places import FORMAT_VERSION, expect_this_format
+from cafenet.common.run_places import FORMAT_VERSION, JOURNAL, SUPERNET, expect_this_format
 from cafenet.common.yaml_text import read_yaml
 from cafenet.errors import CafeNetError, RunFileError
 
@@ -130,7 +130,19 @@ class RunDirectory:
             raise gone(self.path)
         seconds = self.manifest()["seconds"]
         total = seconds.get(step, 0.0) + time.monotonic() - start
-        self.note(seconds={**seconds, step: round(total, 3)}, stopped=stopped)
+        self.note(seconds={**seconds, step: round(total, 3)}, stopped=stopped, journals=self._journal_sizes())
+
+    def _journal_sizes(self) -> dict[str, int]:
+        """Return the bytes of each journal, at least as many as before, because a journal only grows.
+
+        A journal that ends at the end of a line is valid, so nothing else tells that its last trials are missing. One
+        with a damaged copy beside it was mended, and may be smaller from then on.
+        """
+        sizes: dict[str, int] = dict(self.manifest().get("journals", {}))
+        for journal in self.path.glob(f"{SUPERNET}*/**/{JOURNAL}"):
+            name, is_mended = journal.relative_to(self.path).as_posix(), any(journal.parent.glob(f"{JOURNAL}.damaged*"))
+            sizes[name] = max(journal.stat().st_size, 0 if is_mended else sizes.get(name, 0))
+        return sizes
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest so far, or a new one if there is none or it is damaged; a damaged one is put aside.

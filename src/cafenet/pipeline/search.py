@@ -1,6 +1,7 @@
 """The whole search in one call, for a user's own model and data."""
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -277,15 +278,35 @@ def search(
         if not kept.is_begun:  # else once the checkpoints have not refused the options
             describe()
         results, shown = [], None if directory is None else place
-        with whole_job([] if quiet else whole.announce(asked, shown)):
+        plans = [] if quiet else whole.plans(asked, shown)
+        said = "\n".join([whole.verdict.sentence, *map(str, plans)]) if plans else ""
+        accepted: Callable[[], None] = describe
+        if kept.is_finished and all(plan.is_begun for plan in plans):  # then the options may still be refused
+            accepted = partial(_accepted, describe, said)
+        else:
+            _say(said)
+        with whole_job([part.seconds for plan in plans for part in plan.parts]):
             for number, each in enumerate(asked):
                 for other in asked[:number]:
                     if other.stages == each.stages:  # then their full networks are the same
                         share_full_network(stage_place(other.place, 1), stage_place(each.place, 1))
-                results.append(whole.search(each, kept, describe, shown))
+                results.append(whole.search(each, kept, accepted, shown))
+                accepted = describe
                 current_loggers().result(each.budget.text, {"score": results[-1].score, **results[-1].costs})
         kept.finish()
     return SearchResults(results) if is_several else results[0]
+
+
+def _say(text: str) -> None:
+    """Print something for the user, if it is not empty."""
+    if text:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _accepted(describe: Callable[[], None], said: str) -> None:
+    """Describe a search and print its plan, once the files of an earlier search have not refused its options."""
+    describe()
+    _say(said)
 
 
 def _texts(budget: Any) -> list[Any]:

@@ -1,6 +1,5 @@
 """A search that is ready to run: its parts, and what is done for each budget."""
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,7 @@ from cafenet.pipeline.gain import Gain, measure_gain
 from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import Given, Start, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
-from cafenet.pipeline.plan import plan_search
+from cafenet.pipeline.plan import SearchPlan, plan_search
 from cafenet.pipeline.result import SearchResult
 from cafenet.pipeline.stage_plan import StagesConfig, plan_stages, stages_for
 from cafenet.pipeline.stages import StagesResult, place_for, search_in_stages
@@ -90,33 +89,21 @@ class WholeSearch:
         job = replace(self.job, training=training, supernet=supernet, sampling=sampling)
         return replace(self, job=job, final=final, verdict=verdict)
 
-    def announce(self, asked: Sequence[AskedBudget], directory: Path | None) -> list[float | None]:
-        """Print what the model is, what will be done and how long that takes.
+    def plans(self, asked: Sequence[AskedBudget], directory: Path | None) -> list[SearchPlan]:
+        """Plan what will be done for each budget and how long that takes.
 
         Args:
             asked: The budgets.
             directory: Directory that the user gave, or None.
 
         Returns:
-            The seconds of each part, None where nobody knows.
+            One plan per budget.
         """
-        print(self.verdict.sentence, file=sys.stderr, flush=True)
-        seconds: list[float | None] = []
-        for each in asked:
-            training = None if self.uniform is None else self.uniform.training
-            plan = plan_search(
-                self.model,
-                self.space,
-                self.job,
-                each.budget,
-                each.stages,
-                self.final,
-                training,
-                directory,
-            )
-            print(plan, file=sys.stderr, flush=True)
-            seconds += [part.seconds for part in plan.parts]
-        return seconds
+        training = None if self.uniform is None else self.uniform.training
+        return [
+            plan_search(self.model, self.space, self.job, each.budget, each.stages, self.final, training, directory)
+            for each in asked
+        ]
 
     @property
     def uniform(self) -> Baseline | None:

@@ -30,6 +30,24 @@ def check_recipe(path: Path, recipe: Mapping[str, Any], manifest: Mapping[str, A
         )
 
 
+def check_journal(path: Path, journal: Path, manifest: Mapping[str, Any], problems: list[str]) -> None:
+    """Compare the size of a journal with that in the manifest; one that ends at the end of a line is valid.
+
+    Args:
+        path: The run directory.
+        journal: The journal, which may be missing.
+        manifest: The manifest; empty if it could not be read.
+        problems: List to which a sentence is added if the journal is smaller than it was.
+    """
+    wanted = manifest.get("journals", {}).get(journal.relative_to(path).as_posix(), 0)
+    size = journal.stat().st_size if journal.is_file() else 0
+    if size < wanted:
+        problems.append(
+            f"{journal} must hold all scored widths, {wanted:,} bytes when it was last written, but has {size:,}; "
+            "figures lack the others, which are missing; put a copy of the file back, or remove it and score again"
+        )
+
+
 def read_training_log(place: Path, problems: list[str], *, was_trained: bool) -> list[dict[str, Any]]:
     """Read the log of a training for a figure.
 

@@ -17,7 +17,7 @@ from cafenet.common.run_places import (
     slug,
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError
-from cafenet.report.file_checks import LOGGED, check_recipe, read_training_log
+from cafenet.report.file_checks import LOGGED, check_journal, check_recipe, read_training_log
 from cafenet.report.trials import TrialRecord, read_study
 
 
@@ -164,7 +164,7 @@ def read_run(path: Path) -> RunRecord:
     has_begun = bool(places) or (path / ENTRIES.name).exists() or results is not None
     space = read_what_is_left(SPACE, path, problems, must_exist=has_space and has_begun)
     entries = read_what_is_left(ENTRIES, path, problems, must_exist=has_space and is_finished) or []
-    studies = [_study(path, place, problems) for place in places]
+    studies = [_study(path, place, manifest, problems) for place in places]
     gains = [read_what_is_left(GAIN, _place_of(path, recipe, each), problems) for each in entries]
     trainings = _trainings(path, recipe, entries)
     return RunRecord(
@@ -207,10 +207,11 @@ def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> boo
     return "detector" in recipe or "detectors" in (results or {})
 
 
-def _study(path: Path, place: Path, problems: list[str]) -> StudyRecord:
+def _study(path: Path, place: Path, manifest: dict[str, Any], problems: list[str]) -> StudyRecord:
     """Return what a supernet's directory holds; what was scored was trained before."""
     try:
         trials, warning = read_study(place / JOURNAL)
+        check_journal(path, place / JOURNAL, manifest, problems)
     except StoreError as error:
         problems.append(str(error))
         trials, warning = [], ""

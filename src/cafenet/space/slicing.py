@@ -44,16 +44,16 @@ class Gatherer:
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], layout: Layout) -> None:
-        self._layout, self._buffers = layout, buffers
+        self._layout = layout
         self._tensors = {**parameters, **buffers}
-        self._others: dict[str, Mapping[int, int]] = {}
+        self._others: list[tuple[str, Tensor, list[tuple[int, int]], bool]] = []
         alike: dict[tuple[bool, torch.dtype, torch.device], list[str]] = {}
         for name, tensor in self._tensors.items():
             dims = layout.axes.get(name, {})
             if tensor.layout is torch.strided and (tensor.ndim == 0 or (tensor.ndim == 1 and dims)):
                 alike.setdefault((tensor.ndim == 0, tensor.dtype, tensor.device), []).append(name)
             else:
-                self._others[name] = dims
+                self._others.append((name, tensor, list(dims.items()), name in buffers))
         self._scalars = [(names, self._together(names, torch.stack)) for (is_0d, *_), names in alike.items() if is_0d]
         self._vectors = [
             (names, self._together(names, torch.cat), *self._places(names))
@@ -87,9 +87,10 @@ class Gatherer:
             sizes = [positions.size for positions in cut]
             index = torch.from_numpy(np.concatenate(cut) + np.repeat(starts, sizes)).to(together.device)
             part.update(zip(names, together.index_select(0, index).split(sizes), strict=True))
-        for name, dims in self._others.items():
-            tensor = _sliced(self._tensors[name], dims, chosen)
-            part[name] = tensor.clone() if name in self._buffers else tensor
+        for name, tensor, dims, is_buffer in self._others:
+            for dim, pattern in dims:
+                tensor = chosen[pattern].apply(tensor, dim)
+            part[name] = tensor.clone() if is_buffer else tensor
         return cast(dict[str, Tensor], part)
 
 
@@ -130,7 +131,8 @@ class Harness:
         self._places = tensor_places(model)
         modules = dict(model.named_modules(remove_duplicate=False))
         slots = [(modules[slot.module], slot) for slot in layout.attributes]
-        self._plain = [(module.__dict__, slot) for module, slot in slots if _is_plain(module, slot)]
+        plain = [(module.__dict__, slot) for module, slot in slots if _is_plain(module, slot)]
+        self._plain = [(held, s.attribute, s.pattern, s.factor, s.divisor) for held, s in plain]
         self._others = [(module, slot) for module, slot in slots if not _is_plain(module, slot)]
         first = {name: (name, held, key) for name, held, key in reversed(self._places)}
         self._parameters = [first[name] for name, _ in model.named_parameters()]
@@ -189,19 +191,19 @@ class Harness:
             chosen: One cut per pattern of the layout.
         """
         plain, others = self._plain, self._others
-        before_plain = [held[slot.attribute] for held, slot in plain]
+        before_plain = [held[attribute] for held, attribute, *_ in plain]
         before = [getattr(module, slot.attribute) for module, slot in others]
         sizes = [cut.positions.size for cut in chosen]
         try:
-            for held, slot in plain:
-                held[slot.attribute] = sizes[slot.pattern] * slot.factor // slot.divisor
+            for held, attribute, pattern, factor, divisor in plain:
+                held[attribute] = sizes[pattern] * factor // divisor
             for module, slot in others:
                 so_far = getattr(module, slot.attribute) if slot.index is not None else None
                 setattr(module, slot.attribute, slot.value(sizes[slot.pattern], so_far))
             yield
         finally:
-            for (held, slot), number in zip(plain, before_plain, strict=True):
-                held[slot.attribute] = number
+            for (held, attribute, *_), number in zip(plain, before_plain, strict=True):
+                held[attribute] = number
             for (module, slot), value in zip(others, before, strict=True):
                 setattr(module, slot.attribute, value)
 

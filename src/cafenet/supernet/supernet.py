@@ -215,14 +215,15 @@ class Supernet(nn.Module):
             The choice.
         """
         bin_counts = self.sample(self.flops_band) if bin_counts is None else bin_counts
-        candidates = self.candidates(bin_counts)
-        if self.sharing.averages or len(candidates) == 1:
-            return Pick(bin_counts, tuple(candidates), 0, len(candidates), ())
-        seen: list[float] = []
-        if random_candidate:
-            number = int(torch.randint(len(candidates), (), generator=self.generator))
-        else:
-            number, seen = self.choose(batches, candidates, loss_fn)
+        with put_off_collection():
+            candidates = self.candidates(bin_counts)
+            if self.sharing.averages or len(candidates) == 1:
+                return Pick(bin_counts, tuple(candidates), 0, len(candidates), ())
+            seen: list[float] = []
+            if random_candidate:
+                number = int(torch.randint(len(candidates), (), generator=self.generator))
+            else:
+                number, seen = self.choose(batches, candidates, loss_fn)
         return Pick(bin_counts, (candidates[number],), number, len(candidates), tuple(seen))
 
     def loss(self, batch: Batch, pick: Pick, loss_fn: LossFunction) -> Tensor:

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from cafenet.tracing.atoms import DimLabel, Labels
 
+READ = torch.ops.aten._local_scalar_dense.default
+"""The op with which code reads a number from a tensor: `int(x)`, `if mask.any()`, `x[start:]`."""
+
 
 @dataclass(frozen=True, eq=False)
 class Call:
@@ -89,3 +92,5 @@ class Record:
     """Shapes of all results."""
     outputs: tuple[Labels, ...]
     """Labels of all results."""
+    read: Any = None
+    """The number that the model's code read from a tensor with this op, or None."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from cafenet.space.layout import IntArray
-from cafenet.tracing.calls import Record
+from cafenet.tracing.calls import READ, Record
 from cafenet.tracing.grouping import Grouping
 from cafenet.tracing.recording import BROADCAST, tensors_in
 from cafenet.tracing.size_ties import SizeTie, asked_sizes, find_ties
@@ -66,9 +66,16 @@ class CompareMode(EagerMode):
     """Lets the ops run, and notes those that have another shape than in the trace; stops if other ops run."""
 
     def __init__(
-        self, records: Sequence[Record], sizes: Sizes, paths: ModulePaths, values: Values | None, seed: int
+        self,
+        records: Sequence[Record],
+        sizes: Sizes,
+        paths: ModulePaths,
+        values: Values | None,
+        seed: int,
+        is_replay: bool,
     ) -> None:
         super().__init__(values, seed)
+        self._is_replay = is_replay
         self._records = [record for record in records if record.func is not _COPY]
         self._sizes, self._paths = sizes, paths
         self._position = 0
@@ -106,6 +113,9 @@ class CompareMode(EagerMode):
             if record is not None and (record.func, func) in _SAME_CALL:
                 return self._go_on(other, record.func, tensors, ())
             raise other
+        if func is READ and self._is_replay:
+            self._position += 1
+            return record.read
         out: Any = None
         try:
             out = self.execute(func, args, kwargs, tensors)

@@ -26,6 +26,7 @@ from cafenet.space.layout import IntArray, Layout, Subnet, cuts
 from cafenet.space.slicing import Harness, slice_tensors
 from cafenet.tracing.atoms import Atoms, Labels
 from cafenet.tracing.build import layout_of
+from cafenet.tracing.calls import READ, Record
 from cafenet.tracing.compare_mode import CompareMode, Fault, Mismatch, ReshapeMode, Sizes
 from cafenet.tracing.grouping import Group, Grouping, group_units
 from cafenet.tracing.passes import Pass
@@ -43,6 +44,7 @@ class _Failure:
     reason: str
     path: str
     suspects: frozenset[int]
+    record: Record | None
 
 
 def find_faults(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> None:
@@ -59,12 +61,14 @@ def find_faults(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> None:
 
 def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[Run]) -> None:
     tied = _Tied(atoms) if any(run.has_attention for run in runs) else None
+    is_replay = False
     for turn in itertools.count():
         grouping = group_units(atoms)
         if not grouping.groups:
             return
         checker = _Checker(model, this, grouping, layout_of(model, atoms, runs, grouping))
-        failures = checker.failures(range(len(grouping.groups)))
+        failures = checker.all_failures(is_replay)
+        is_replay = checker.is_replay
         if not failures:
             return
         if tied is not None and tied.changed(checker.ties, failures, grouping):
@@ -119,6 +123,28 @@ class _Checker:
         self._kept = _kept(grouping.groups)
         self.ties: list[SizeTie] = []
         """Ties that would explain faults of the runs so far."""
+        self.is_replay = False
+        """Whether the model's code reads the numbers of the trace from tensors, not those of the run."""
+
+    def all_failures(self, is_replay: bool) -> list[_Failure]:
+        """Runs the model with all groups cut.
+
+        Code may take sizes from values: the mask of a box that was found is as large as the box. Values differ at other
+        widths, and the widths are not at fault. If a fault is gone where the code reads the numbers of the trace, it
+        goes on reading these.
+
+        Args:
+            is_replay: Whether it is known that the code must read the numbers of the trace.
+        """
+        everything = range(len(self._grouping.groups))
+        self.is_replay = is_replay
+        failures = self.failures(everything)
+        if is_replay or not failures or not any(record.func is READ for record in self._pass.run.records):
+            return failures
+        self.is_replay = True
+        again = self.failures(everything)
+        self.is_replay = bool({each.record for each in failures} - {each.record for each in again})
+        return again if self.is_replay else failures
 
     def failures(self, cut: Sequence[int]) -> list[_Failure]:
         """Runs the model with these groups cut and all others whole, and returns the failures in order of
@@ -137,7 +163,7 @@ class _Checker:
             sliced, args, kwargs = values.beside((sliced, args, kwargs))
         paths = ModulePaths(self._model)
         sizes = Sizes(self._grouping, subnet.keeps(self._layout))
-        mode = CompareMode(this.run.records, sizes, paths, values, this.seed)
+        mode = CompareMode(this.run.records, sizes, paths, values, this.seed, self.is_replay)
         try:
             with (
                 torch.no_grad(),
@@ -158,7 +184,12 @@ class _Checker:
                 values.give_back()
         self.ties += mode.ties
         return [
-            _Failure(f"does not let its width vary: {fault.reason}; {_REMEDY}", fault.path, self._suspects(fault, cut))
+            _Failure(
+                f"does not let its width vary: {fault.reason}; {_REMEDY}",
+                fault.path,
+                self._suspects(fault, cut),
+                fault.record,
+            )
             for fault in mode.faults
         ]
 

@@ -10,7 +10,7 @@ from torch.nn.modules import module as module_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cafenet.modules.randomness import seed_torch
-from cafenet.tracing.calls import Call, Record
+from cafenet.tracing.calls import READ, Call, Record
 from cafenet.tracing.meta_kernels import run_op
 from cafenet.tracing.recording import LABELS, Rule, Run, has_labels, raw_labels, tensors_in
 from cafenet.tracing.values import Values, has_value
@@ -138,7 +138,8 @@ class WatchMode(EagerMode):
         call = Call(func, args, kwargs, inputs, out, outputs, path, self._paths.module)
         self._find_rule(func)(self._run, call)
         shapes = tuple(tuple(tensor.shape) for tensor in outputs)
-        self._run.records.append(Record(func, path, before, shapes, tuple(raw_labels(tensor) for tensor in outputs)))
+        labels = tuple(raw_labels(tensor) for tensor in outputs)
+        self._run.records.append(Record(func, path, before, shapes, labels, out if func is READ else None))
         return out
 
 

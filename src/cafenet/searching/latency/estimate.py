@@ -33,6 +33,9 @@ FORMAT_VERSION = 1
 _OF_MACHINE = ("device_name", "torch")
 _RIDGE = 1.0  # shrinks the rates of single widths, because two dozen noisy measurements say little about each of them
 
+NUM_MEASURED = 24
+"""Number of width vectors that are measured for an estimate."""
+
 
 @dataclass(frozen=True, eq=False)
 class LatencyModel:
@@ -94,7 +97,7 @@ def fit_latency(
     example_inputs: Any,
     settings: LatencyConfig,
     *,
-    num_measured: int = 24,
+    num_measured: int = NUM_MEASURED,
     seed: int = 0,
     cache: str | os.PathLike[str] | None = None,
     anywhere: bool = False,
