@@ -14,6 +14,7 @@ from cafenet.report.run_page import report_html
 from cafenet.report.run_records import read_run
 from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.recipe import Recipe
+from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.latency.measure import LatencyConfig
 from tests.helpers.small_training import Plain, Residual, built, traced
@@ -100,12 +101,36 @@ def test_a_directory_of_an_earlier_format_is_refused(name, content, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_later_call_with_another_budget_is_the_one_that_the_report_repeats(tmp_path):
-    for budget in ("60%", "45%"):
-        found(budget=budget, directory=tmp_path)
-        run = read_run(tmp_path)
-        assert run.recipe["budget"] == budget
-        assert f"val_data, {budget!r}, " in run.manifest["again"]["command"]
+def test_a_later_call_with_another_budget_leaves_the_first_in_the_report(tmp_path):
+    """Both are entries with their comparisons; a third call for the first budget takes its place and no other's."""
+    found(budget="60%", directory=tmp_path)
+    assert read_run(tmp_path).recipe["budget"] == "60%"
+    (first,) = read_entries(tmp_path)
+    found(budget="45%", directory=tmp_path)
+    run = read_run(tmp_path)
+    assert [each.budget for each in read_entries(tmp_path)] == ["60%", "45%"]
+    assert read_entries(tmp_path)[0] == first
+    assert len(run.gains) == 2
+    assert (run.recipe["budget"], run.recipe["description"]) == ("60%,45%", "Plain at 60%, 45%")
+    assert "earlier" not in run.recipe
+    assert "val_data, '60%,45%', " in run.manifest["again"]["command"]
+    page = report_html(run)
+    assert "CafeNet-E 60%" in page
+    assert "CafeNet-E 45%" in page
+    found(budget="60%", directory=tmp_path)
+    assert [each.budget for each in read_entries(tmp_path)] == ["45%", "60%"]
+
+
+def test_settings_that_an_earlier_call_had_otherwise_stand_beside_its_budget(tmp_path):
+    found(budget="60%", directory=tmp_path)
+    found(budget="45%", directory=tmp_path, algorithm=RandomSearch(samples=4))
+    for budget in ("45%", "30%"):
+        found(budget=budget, directory=tmp_path, algorithm=RandomSearch(samples=4))
+        recipe = read_run(tmp_path).recipe
+        assert recipe["algorithm"] == {"samples": 4}
+        assert list(recipe["earlier"]) == ["60%"]
+        assert list(recipe["earlier"]["60%"]) == ["algorithm"]
+        assert recipe["earlier"]["60%"]["algorithm"]["population"] == 4
 
 
 def test_an_interrupted_search_says_where_it_stopped(tmp_path, monkeypatch):
