@@ -20,7 +20,7 @@ from cafenet.pipeline.gain import Gain, measure_gain
 from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import Given, Start, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
-from cafenet.pipeline.plan import plan_search
+from cafenet.pipeline.plan import length_of, plan_search, total_of
 from cafenet.pipeline.result import SearchResult
 from cafenet.pipeline.stage_plan import StagesConfig, plan_stages, stages_for
 from cafenet.pipeline.stages import StagesResult, place_for, search_in_stages
@@ -101,22 +101,28 @@ class WholeSearch:
             The seconds of each part, None where nobody knows.
         """
         print(self.verdict.sentence, file=sys.stderr, flush=True)
-        seconds: list[float | None] = []
+        plans = []
         for each in asked:
             training = None if self.uniform is None else self.uniform.training
-            plan = plan_search(
-                self.model,
-                self.space,
-                self.job,
-                each.budget,
-                each.stages,
-                self.final,
-                training,
-                directory,
+            plans.append(
+                plan_search(
+                    self.model,
+                    self.space,
+                    self.job,
+                    each.budget,
+                    each.stages,
+                    self.final,
+                    training,
+                    directory,
+                    example_inputs=self.example_inputs,
+                    num_test=length_of(self.test),
+                )
             )
-            print(plan, file=sys.stderr, flush=True)
-            seconds += [part.seconds for part in plan.parts]
-        return seconds
+            print(plans[-1], file=sys.stderr, flush=True)
+        total = total_of(plans)
+        if total:
+            print(total, file=sys.stderr, flush=True)
+        return [part.seconds for plan in plans for part in plan.parts]
 
     @property
     def uniform(self) -> Baseline | None:
@@ -209,7 +215,7 @@ class WholeSearch:
             with next_part(), kept.timed("uniform"):
                 place = self._model_place(kept.path, slug(budget.text, "Uniform"))
                 models["Uniform"] = self.uniform.trained(budget, found.result, place)
-        with kept.timed("compare"):
+        with next_part(), kept.timed("compare"):
             gain = self._gain(models, self._model_place(kept.path, entry.key))
         uniform = models.get("Uniform")
         return SearchResult(slim, found.result, self.space, self.example_inputs, directory, gain, uniform)
@@ -229,6 +235,7 @@ class WholeSearch:
             uniform="" if self.uniform is None else self.uniform.words,
             test=self.test,
             place=place,
+            is_finetuned=self.final is not None,
         )
 
     def _finished(self, found: StagesResult, place: Path) -> nn.Module:

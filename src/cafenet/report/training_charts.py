@@ -8,7 +8,7 @@ from cafenet.report.kinds import kind_of
 from cafenet.report.plot import Chart, Figure, Key
 from cafenet.report.run_records import RunRecord
 from cafenet.report.scales import scale_of
-from cafenet.report.search_charts import kind_of_study
+from cafenet.report.search_charts import in_words, kind_of_study
 
 Curve = tuple[str, str, Sequence[dict[str, Any]]]
 """Name, kind and log of a training."""
@@ -24,16 +24,13 @@ def training_figures(run: RunRecord) -> dict[str, Figure]:
     Returns:
         The figures by name.
     """
-    methods = [each.method for each in run.trainings]
-    final = [(f"{each.method} {each.budget}".strip(), kind_of(each.method, methods), each.log)
-             for each in run.trainings]  # fmt: skip
-    supernets = [(study.name, kind_of_study(study), study.log) for study in run.studies if len(study.log) > 1]
+    supernets = [(in_words(study.name), kind_of_study(run, study), study.log) for study in run.studies if len(study.log) > 1]
     made = {}
-    if final:
+    if run.trainings:
         made["final-training"] = Figure(
             "Training of the finished models",
             "Smoothed loss of one seed, without the steep first tenth. A lower one is no proof of a better model.",
-            (loss_chart(final, "training loss"),),
+            tuple(_of_one_budget(run, budget) for budget in _budgets(run)),
         )
     if supernets:
         made["training"] = Figure(
@@ -44,6 +41,22 @@ def training_figures(run: RunRecord) -> dict[str, Figure]:
             is_detail=True,
         )
     return made
+
+
+def _budgets(run: RunRecord) -> list[str]:
+    """Return the budgets of the finished models; the original alone has none."""
+    return list(dict.fromkeys(each.budget for each in run.trainings if each.budget)) or [""]
+
+
+def _of_one_budget(run: RunRecord, budget: str) -> Chart:
+    """Draw the finished models of one budget beside the original: in one chart, no two of them would look alike."""
+    methods = [each.method for each in run.trainings]
+    curves = [
+        (f"{each.method} {each.budget}".strip(), kind_of(each.method, methods), each.log)
+        for each in run.trainings
+        if each.budget in ("", budget)
+    ]
+    return loss_chart(curves, f"training loss{f', {budget}' if len(_budgets(run)) > 1 else ''}")
 
 
 def loss_chart(curves: Sequence[Curve], title: str) -> Chart:
