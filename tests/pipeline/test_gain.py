@@ -159,11 +159,11 @@ def test_where_uniform_is_better_on_the_validation_data_the_first_sentence_says_
     ahead = gain(models=(*models[:2], replace(models[2], score=0.895)))
     assert ahead.is_uniform_better
     assert sentence(ahead).startswith(
-        "Take the Uniform model here: on the validation data it is better than the slim model that was found by 0.50 "
-        "points; it is result.uniform. "
+        "Take the Uniform model here: on the validation data it is 0.50 points better than the slim model that was "
+        "found; it is result.uniform. "
     )
     loss = gain(metric="negative_loss", models=(*models[:2], replace(models[2], score=0.895)))
-    assert " (0.895 beside 0.89); it is result.uniform. " in sentence(loss)
+    assert " it is better (0.895 beside 0.89) than the slim model " in sentence(loss)
     for other in (gain(models=models[:2]), gain()):  # the test data choose nothing, though Uniform is ahead there
         assert not other.is_uniform_better
         assert sentence(other).startswith("The slim model needs 25%")

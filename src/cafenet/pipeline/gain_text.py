@@ -48,14 +48,14 @@ def _advice(gain: Gain) -> str:
     """Return what to do if Uniform has the better score on the validation data, which is what may choose."""
     if gain.baseline is None or not gain.is_uniform_better:
         return ""
-    scores = [gain.after.score, gain.baseline.score]
+    after, uniform = gain.after.score, gain.baseline.score
     if gain.metric in _SHARES:
-        behind = f" by {100 * (scores[1] - scores[0]):.2f} points"
+        better = f"{100 * (uniform - after):.2f} points better"
     else:
-        behind = f" ({_value(gain, scores[1])} beside {_value(gain, scores[0])})"
+        better = f"better ({_value(gain, uniform)} beside {_value(gain, after)})"
     return (
-        f"Take the Uniform model here: on the validation data it is better than the slim model that was found{behind}; "
-        "it is result.uniform. A longer search (effort=\"thorough\") may turn that round. "
+        f"Take the Uniform model here: on the validation data it is {better} than the slim model that was found; it is "
+        "result.uniform. A longer search (effort=\"thorough\") may turn that round. "
     )
 
 
