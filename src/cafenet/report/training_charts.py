@@ -30,7 +30,7 @@ def training_figures(run: RunRecord) -> dict[str, Figure]:
         made["final-training"] = Figure(
             "Training of the finished models",
             "Smoothed loss of one seed, without the steep first tenth. A lower one is no proof of a better model.",
-            tuple(_of_one_budget(run, budget) for budget in _budgets(run)),
+            _final_charts(run),
         )
     if supernets:
         made["training"] = Figure(
@@ -43,28 +43,29 @@ def training_figures(run: RunRecord) -> dict[str, Figure]:
     return made
 
 
-def _budgets(run: RunRecord) -> list[str]:
-    """Return the budgets of the finished models; the original alone has none."""
-    return list(dict.fromkeys(each.budget for each in run.trainings if each.budget)) or [""]
+def _final_charts(run: RunRecord) -> tuple[Chart, ...]:
+    """Draw the finished models, one chart for each budget with the original in it: in one chart, the models that a
+    method has for several budgets would look alike. All charts have one legend."""
+    budgets = list(dict.fromkeys(each.budget for each in run.trainings if each.budget)) or [""]
+    methods = list(dict.fromkeys(each.method for each in run.trainings))
+    charts, shown = [], set()
+    for budget in budgets:
+        own = [each for each in run.trainings if each.budget in ("", budget)]
+        curves = [(each.method, kind_of(each.method, methods), each.log) for each in own]
+        chart = loss_chart(curves, f"training loss, {budget}" if budget else "training loss", methods)
+        chart.keys[:] = [key for key in chart.keys if key.label not in shown]
+        shown |= {key.label for key in chart.keys}
+        charts.append(chart)
+    return tuple(charts)
 
 
-def _of_one_budget(run: RunRecord, budget: str) -> Chart:
-    """Draw the finished models of one budget beside the original: in one chart, no two of them would look alike."""
-    methods = [each.method for each in run.trainings]
-    curves = [
-        (f"{each.method} {each.budget}".strip(), kind_of(each.method, methods), each.log)
-        for each in run.trainings
-        if each.budget in ("", budget)
-    ]
-    return loss_chart(curves, f"training loss{f', {budget}' if len(_budgets(run)) > 1 else ''}")
-
-
-def loss_chart(curves: Sequence[Curve], title: str) -> Chart:
+def loss_chart(curves: Sequence[Curve], title: str, order: Sequence[str] = ()) -> Chart:
     """Draw smoothed losses over epochs.
 
     Args:
         curves: Name, kind and log of each training.
         title: Title of the vertical axis.
+        order: Names of all curves of a figure of several charts, which share a legend.
 
     Returns:
         The chart.
@@ -72,7 +73,8 @@ def loss_chart(curves: Sequence[Curve], title: str) -> Chart:
     lines = [(name, kind, *_smooth(log)) for name, kind, log in curves]
     across = scale_of([epoch for *_, epochs, _ in lines for epoch in epochs], from_zero=True, margin=0.0)
     chart = Chart(across, scale_of([loss for *_, losses in lines for loss in losses]), "epochs", title)
-    for number, (name, kind, epochs, losses) in enumerate(lines):
+    for place, (name, kind, epochs, losses) in enumerate(lines):
+        number = order.index(name) if name in order else place
         chart.line(list(zip(epochs, losses, strict=True)), kind, series=number)
         chart.keys.append(Key(name, kind, number, "line"))
     return chart

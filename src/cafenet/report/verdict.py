@@ -48,7 +48,9 @@ def words_of(models: Models, own: Model) -> str:
     Returns:
         The line, without a full stop.
     """
-    uniform, saved = uniform_of(models, own), _advice(models, own) + _saved(models.original, own)
+    uniform, saved = uniform_of(models, own), _saved(models.original, own)
+    if own.budget in models.better_uniform:
+        saved = f"Uniform is the better model at {own.budget}, take it. The slim model: {saved[:1].lower()}{saved[1:]}"
     others = [(_trained_original(models), "the original"), (uniform, "Uniform")]
     present = [(other, name) for other, name in others if other is not None and other.scores]
     score = f"{models.spread(own.scores)} {models.metric}"
@@ -61,11 +63,6 @@ def words_of(models: Models, own: Model) -> str:
         if (difference := models.difference(own, other)) is not None
     ]
     return headline(saved, parts if _trained_original(models) else [score, *parts], max(1, len(own.scores)))
-
-
-def _advice(models: Models, own: Model) -> str:
-    """Return what to do where Uniform is the better model on the validation data."""
-    return f"Take Uniform at {own.budget}, it is better here: " if own.budget in models.better_uniform else ""
 
 
 def _saved(original: Model | None, own: Model) -> str:
