@@ -31,7 +31,15 @@ def trained() -> nn.Module:
 
 
 def searched(model: nn.Module, **given):
-    given = {"train": config(), "finetune": config(), "options": OPTIONS, "test_data": TEST, "quiet": True, "trained": True, **given}
+    given = {
+        "train": config(),
+        "finetune": config(),
+        "options": OPTIONS,
+        "test_data": TEST,
+        "quiet": True,
+        "trained": True,
+        **given,
+    }
     return cafenet.search(model, TRAIN, VAL, "50%", **given)
 
 

@@ -149,7 +149,8 @@ def test_where_uniform_is_better_the_verdict_begins_with_that():
 
 
 @pytest.mark.parametrize(
-    ("budget", "saved"), [("12ms", "Half the latency"), ("300 params", "A third of the parameters"), ("40%", "A quarter")]
+    ("budget", "saved"),
+    [("12ms", "Half the latency"), ("300 params", "A third of the parameters"), ("40%", "A quarter")],
 )
 def test_the_verdict_names_the_cost_that_was_capped(budget, saved):
     """The slim model has 100 of 400 FLOPs, 500 of 1,500 parameters and 1 of 2 ms."""
@@ -161,7 +162,9 @@ def test_the_verdict_names_the_cost_that_was_capped(budget, saved):
 
 def test_a_latency_whose_quartiles_overlap_is_no_change():
     gain = gain_of("accuracy", 0.9, 0.88, 0.85)
-    for each, latency, spread in zip(gain["models"], (2.0, 1.0, 1.0), ([1.9, 2.2], [0.9, 1.1], [0.9, 1.1]), strict=True):
+    for each, latency, spread in zip(
+        gain["models"], (2.0, 1.0, 1.0), ([1.9, 2.2], [0.9, 1.1], [0.9, 1.1]), strict=True
+    ):
         each |= {"latency_ms": latency, "latency_range_ms": spread}
     page = page_of_gains(gain)
     assert '<dt>latency</dt><dd class="change">\N{MINUS SIGN}50%</dd>' in page

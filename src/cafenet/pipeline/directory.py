@@ -90,7 +90,9 @@ class SearchDirectory(RunDirectory):
         self._earlier = [each for each in _entries_of(self.path) if each.budget not in budgets]
         all_budgets = [*dict.fromkeys(each.budget for each in self._earlier), *budgets]
         all_stages = {budget: _plain(each) for budget, each in zip(budgets, stages, strict=True)}
-        all_stages = {each.budget: _plain(stages_before(_place_of(each)) or stages[0]) for each in self._earlier} | all_stages
+        all_stages = {
+            each.budget: _plain(stages_before(_place_of(each)) or stages[0]) for each in self._earlier
+        } | all_stages
         settings = {
             "metric": metric_name(job.metric),
             "train": _plain(job.training),

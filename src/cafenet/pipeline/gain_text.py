@@ -55,7 +55,7 @@ def _advice(gain: Gain) -> str:
         better = f"better ({_value(gain, uniform)} beside {_value(gain, after)})"
     return (
         f"Take the Uniform model here: on the validation data it is {better} than the slim model that was found; it is "
-        "result.uniform. A longer search (effort=\"thorough\") may turn that round. "
+        'result.uniform. A longer search (effort="thorough") may turn that round. '
     )
 
 

@@ -170,8 +170,10 @@ def _stage_parts(
     seconds = None if example is None else num_widths * size * example
     latencies = ""
     if stage.budget.is_measured:
-        seconds = None if seconds is None or measuring is None else seconds + 2 * (NUM_MEASURED + 1 + CHECKS) * measuring
-        latencies = f" and measure latencies, about {NUM_MEASURED + 1 + CHECKS} of them"
+        number = NUM_MEASURED + 1 + CHECKS  # for the estimate, and for a pick that is kept
+        latencies = f" and measure about {number} latencies"
+        if seconds is not None and measuring is not None:
+            seconds += 2 * number * measuring  # each in turns with the full model
     name = f"stage {stage.number}: " if stage.budget.is_on_the_way or stage.number > 1 else ""
     return [
         _training(f"{name}train the supernet", job.training, job, step),

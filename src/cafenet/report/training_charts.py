@@ -24,7 +24,9 @@ def training_figures(run: RunRecord) -> dict[str, Figure]:
     Returns:
         The figures by name.
     """
-    supernets = [(in_words(study.name), kind_of_study(run, study), study.log) for study in run.studies if len(study.log) > 1]
+    supernets = [
+        (in_words(study.name), kind_of_study(run, study), study.log) for study in run.studies if len(study.log) > 1
+    ]
     made = {}
     if run.trainings:
         made["final-training"] = Figure(
