@@ -136,7 +136,7 @@ def test_a_baseline_without_training_is_refused(trained):
 
 
 def test_an_untrained_model_is_compared_with_uniform_trained_as_long_in_all(tmp_path):
-    fresh = searched(built(), trained=False, train=config(epochs=2), directory=tmp_path)
+    fresh = searched(built(), trained=False, train=config(epochs=2), finetune=config(epochs=2), directory=tmp_path)
     assert "trained for the 4 epochs of both trainings" in str(fresh)
     assert "The original came untrained" in str(fresh)
     lines = (tmp_path / UNIFORM / "log.jsonl").read_text().splitlines()
