@@ -31,7 +31,15 @@ def trained() -> nn.Module:
 
 
 def searched(model: nn.Module, **given):
-    given = {"train": config(), "finetune": config(), "options": OPTIONS, "test_data": TEST, "quiet": True, "trained": True, **given}
+    given = {
+        "train": config(),
+        "finetune": config(),
+        "options": OPTIONS,
+        "test_data": TEST,
+        "quiet": True,
+        "trained": True,
+        **given,
+    }
     return cafenet.search(model, TRAIN, VAL, "50%", **given)
 
 
@@ -77,7 +85,7 @@ def test_uniform_is_cut_from_the_same_model_and_trained_alike(trained, answer):
 
 
 def test_a_second_call_reads_the_same_comparison(trained, answer, monkeypatch):
-    monkeypatch.setattr("cafenet.pipeline.gain.measure_latency", None)  # nothing is measured again
+    monkeypatch.setattr("cafenet.pipeline.gain.measure_latencies", None)  # nothing is measured again
     again = searched(trained, directory=answer.directory)
     assert again.gain == answer.gain
     assert str(again) == str(answer)
@@ -153,13 +161,35 @@ def test_the_sentence_says_what_is_better_and_what_is_worse():
     )
 
 
-def test_where_uniform_is_better_on_the_validation_data_the_sentence_says_where_it_is():
+def test_where_uniform_is_better_on_the_validation_data_the_first_sentence_says_what_to_do():
+    """0.895 - 0.89 is half a point."""
     models = gain().models
     ahead = gain(models=(*models[:2], replace(models[2], score=0.895)))
     assert ahead.is_uniform_better
-    assert sentence(ahead).endswith("that is the better model here: take it, it is result.uniform.")
-    assert not gain(models=models[:2]).is_uniform_better
-    assert not gain().is_uniform_better  # though its test score is higher: the test data choose nothing
+    assert sentence(ahead).startswith(
+        "Take the Uniform model here: on the validation data it is 0.50 points better than the slim model that was "
+        "found; it is result.uniform. "
+    )
+    loss = gain(metric="negative_loss", models=(*models[:2], replace(models[2], score=0.895)))
+    assert " it is better (0.895 beside 0.89) than the slim model " in sentence(loss)
+    for other in (gain(models=models[:2]), gain()):  # the test data choose nothing, though Uniform is ahead there
+        assert not other.is_uniform_better
+        assert sentence(other).startswith("The slim model needs 25%")
+
+
+def test_a_model_that_was_not_fine_tuned_is_said_to_be_none():
+    shown = shown_gain(gain(is_finetuned=False, models=gain().models[:2])).text()
+    assert shown.startswith("The slim model, which was not fine-tuned, needs 25% of the computation")
+    assert "One training each" not in shown
+
+
+def test_latencies_stand_with_their_quartiles(answer):
+    low, high = answer.gain.after.latency_range_ms
+    assert 0 < low <= answer.gain.after.latency_ms <= high
+    models = [replace(each, latency_range_ms=(0.5, 0.75)) for each in gain().models]
+    shown = shown_gain(gain(models=tuple(models))).text()
+    assert "0.6 ms (0.5-0.75)" in shown
+    assert "Latency: median (quartiles), all models in turns." in shown
 
 
 def test_the_table_has_a_row_for_each_model():

@@ -9,13 +9,12 @@ import pytest
 from cafenet.errors import CafeNetError, RunFileError
 from cafenet.pipeline.entries import read_entries
 from cafenet.pipeline.first_latencies import as_measured_first, latencies_before
-from cafenet.pipeline.plan import latency_work
-from cafenet.pipeline.stage_plan import Stage
 from cafenet.pipeline.stages import place_for
 from cafenet.report.run_page import report_html
 from cafenet.report.run_records import read_run
 from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.recipe import Recipe
+from cafenet.searching.algorithms.random_search import RandomSearch
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.latency.measure import LatencyConfig
 from tests.helpers.small_training import Plain, Residual, built, config, traced
@@ -102,12 +101,36 @@ def test_a_directory_of_an_earlier_format_is_refused(name, content, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_later_call_with_another_budget_is_the_one_that_the_report_repeats(tmp_path):
-    for budget in ("60%", "45%"):
-        found(budget=budget, directory=tmp_path)
-        run = read_run(tmp_path)
-        assert run.recipe["budget"] == budget
-        assert f"val_data, {budget!r}, " in run.manifest["again"]["command"]
+def test_a_later_call_with_another_budget_leaves_the_first_in_the_report(tmp_path):
+    """Both are entries with their comparisons; a third call for the first budget takes its place and no other's."""
+    found(budget="60%", directory=tmp_path)
+    assert read_run(tmp_path).recipe["budget"] == "60%"
+    (first,) = read_entries(tmp_path)
+    found(budget="45%", directory=tmp_path)
+    run = read_run(tmp_path)
+    assert [each.budget for each in read_entries(tmp_path)] == ["60%", "45%"]
+    assert read_entries(tmp_path)[0] == first
+    assert len(run.gains) == 2
+    assert (run.recipe["budget"], run.recipe["description"]) == ("60%,45%", "Plain at 60%, 45%")
+    assert "earlier" not in run.recipe
+    assert "val_data, '60%,45%', " in run.manifest["again"]["command"]
+    page = report_html(run)
+    assert "CafeNet-E 60%" in page
+    assert "CafeNet-E 45%" in page
+    found(budget="60%", directory=tmp_path)
+    assert [each.budget for each in read_entries(tmp_path)] == ["45%", "60%"]
+
+
+def test_settings_that_an_earlier_call_had_otherwise_stand_beside_its_budget(tmp_path):
+    found(budget="60%", directory=tmp_path)
+    found(budget="45%", directory=tmp_path, algorithm=RandomSearch(samples=4))
+    for budget in ("45%", "30%"):
+        found(budget=budget, directory=tmp_path, algorithm=RandomSearch(samples=4))
+        recipe = read_run(tmp_path).recipe
+        assert recipe["algorithm"] == {"samples": 4}
+        assert list(recipe["earlier"]) == ["60%"]
+        assert list(recipe["earlier"]["60%"]) == ["algorithm"]
+        assert recipe["earlier"]["60%"]["algorithm"]["population"] == 4
 
 
 def test_a_later_call_with_another_budget_does_not_hide_the_first_from_the_report(tmp_path):
@@ -127,15 +150,6 @@ def test_changed_effort_is_refused_before_a_plan_is_printed(tmp_path, capsys):
     with pytest.raises(CafeNetError):
         found(directory=tmp_path, quiet=False, train=config(epochs=9, checkpoint_every=3))
     assert "Plan" not in capsys.readouterr().err
-
-
-def test_the_plan_knows_the_latencies_that_are_measured():
-    """24 width vectors before the search, each 1 + 2 times; a cap of 1,000 ms counts 72 seconds for them."""
-    stage = Stage(1, Budget("50%", (Cap("flops", 1.0), Cap("latency_ms", 1000.0))), 1.0)
-    text, seconds = latency_work(stage, LatencyConfig(warmup=1, repeats=2))
-    assert text == ", measure the latency of 24 and of those that are picked"
-    assert seconds == 72
-    assert latency_work(Stage(1, Budget("50%", (Cap("flops", 1.0),)), 1.0), LatencyConfig()) == ("", 0)
 
 
 def test_an_interrupted_search_says_where_it_stopped(tmp_path, monkeypatch):

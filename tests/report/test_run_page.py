@@ -19,7 +19,7 @@ from cafenet.pipeline.run_directory import Again, RunDirectory
 from cafenet.report.figures import all_figures
 from cafenet.report.models import rows_of
 from cafenet.report.run_page import report_html, write_report
-from cafenet.report.run_records import StudyRecord, read_run
+from cafenet.report.run_records import StudyRecord, TrainingRecord, read_run
 from cafenet.report.search_charts import finished as distinct
 from cafenet.report.search_charts import pareto_front, scored_studies, searched_last
 from cafenet.report.trials import read_study, read_trials
@@ -93,7 +93,8 @@ def test_the_table_is_that_of_the_results(finished, page, results):
         assert float(shown[1].split(" ")[2].rstrip("%")) == pytest.approx(abs(first - second) / 2**0.5, abs=0.006)
         share = f" ({row['flops'] / full:.0%})" if row["budget"] else ""
         assert shown[2:4] == [short(row["flops"]) + share, short(row["params"])]
-        assert shown[4] == f"{row['latency_ms']:.3g} ms"
+        low, high = row["latency_quartiles_ms"]
+        assert shown[4] == f"{row['latency_ms']:.3g} ms ({low:.3g}-{high:.3g})"
     size = (finished / "models" / "original" / "seed-0" / "slim.pt").stat().st_size
     assert rows[0][5] == f"{short(size)}B"
 
@@ -143,6 +144,94 @@ def test_a_perplexity_is_better_where_it_is_lower():
     assert "down and to the left is better" in text
 
 
+def page_of_gains(*gains, budgets=("25%",), **fields):
+    """The page of a search that found widths of two channels for each budget."""
+    entries = [
+        {"method": "CafeNet-T", "budget": budget, "search_score": 0.4, "supernet": "supernet",
+         "channels": {"features.0.conv": [0, 1]}}
+        for budget in budgets
+    ]  # fmt: skip
+    recipe = {"description": "net", "metric": "accuracy", "call": "cafenet.search", "budget": ",".join(budgets)}
+    return report_html(made_up_run(9, gains=list(gains), entries=entries, recipe=recipe, **fields))
+
+
+def test_where_uniform_is_better_the_verdict_begins_with_that():
+    """Of two budgets, Uniform is better at one."""
+    page = page_of_gains(
+        gain_of("accuracy", 0.9, 0.85, 0.88), gain_of("accuracy", 0.9, 0.88, 0.85), budgets=("25%", "24%")
+    )
+    assert (
+        '<p class="headline">Uniform is the better model at 25%, take it. The slim model: a quarter of the FLOPs, 5.00 '
+        "points below the original; 3.00 points below Uniform (1 seed).</p>"
+    ) in page
+    assert "Take the Uniform model here: on the validation data it is 3.00 points better" in page
+    assert "<b>CafeNet-T 24%:</b> A quarter of the FLOPs, 2.00 points below the original; 3.00 points above" in page
+
+
+@pytest.mark.parametrize(
+    ("budget", "saved"),
+    [("12ms", "Half the latency"), ("300 params", "A third of the parameters"), ("40%", "A quarter")],
+)
+def test_the_verdict_names_the_cost_that_was_capped(budget, saved):
+    """The slim model has 100 of 400 FLOPs, 500 of 1,500 parameters and 1 of 2 ms."""
+    gain = gain_of("accuracy", 0.9, 0.88, 0.85)
+    gain["models"][0] |= {"latency_ms": 2.0, "params": 1500}
+    gain["models"][1] |= {"params": 500}
+    assert f'<p class="headline">{saved}' in page_of_gains(gain, budgets=(budget,))
+
+
+def test_a_latency_whose_quartiles_overlap_is_no_change():
+    gain = gain_of("accuracy", 0.9, 0.88, 0.85)
+    for each, latency, spread in zip(
+        gain["models"], (2.0, 1.0, 1.0), ([1.9, 2.2], [0.9, 1.1], [0.9, 1.1]), strict=True
+    ):
+        each |= {"latency_ms": latency, "latency_range_ms": spread}
+    page = page_of_gains(gain)
+    assert '<dt>latency</dt><dd class="change">\N{MINUS SIGN}50%</dd>' in page
+    assert "2 ms (1.9-2.2)" in page
+    gain["models"][1]["latency_range_ms"] = [0.9, 1.95]
+    assert '<dt>latency</dt><dd class="change">unclear</dd>' in page_of_gains(gain)
+
+
+def test_a_search_lists_all_widths():
+    page = Page(page_of_gains(gain_of("accuracy", 0.9, 0.88, 0.85)))
+    (widths,) = [rows for rows in page.tables if rows[0][0] == "width group"]
+    assert widths[0] == ["width group", "full", "CafeNet-T 25%"]
+    assert widths[1] == ["features.0.conv", "512", "2"]
+
+
+def test_final_trainings_have_a_chart_for_each_budget_and_one_legend():
+    log = [{"epoch": number / 10, "loss": 1.0 - number / 20} for number in range(10)]
+    names = [("Original", ""), ("CafeNet-T", "50%"), ("CafeNet-T", "25%"), ("Uniform", "50%"), ("Uniform", "25%")]
+    figures = all_figures(made_up_run(9, trainings=[TrainingRecord(*name, log) for name in names]))
+    charts = figures["final-training"].charts
+    assert [chart.up_title for chart in charts] == ["training loss, 50%", "training loss, 25%"]
+    assert [[(key.label, key.series) for key in chart.keys] for chart in charts] == [
+        [("Original", 0), ("CafeNet-T", 1), ("Uniform", 2)],
+        [],
+    ]
+
+
+def test_the_supernet_of_the_fixed_pattern_has_the_colour_of_its_model():
+    """Random stands before it, so it has the second of the other colours, in the search as among the results."""
+    entries = [
+        {"method": method, "budget": "50%", "search_score": None, "channels": {"features.0.conv": [0]}}
+        for method in ("Random", "Fixed pattern")
+    ]
+    run = made_up_run(9, entries=entries)
+    run = replace(run, studies=[replace(run.studies[0], name="supernet-fixed")])
+    (chart,) = all_figures(run)["accuracy-flops"].charts
+    assert chart.keys[0].kind == "other-2"
+
+
+def test_many_differences_are_folded(finished):
+    run = read_run(finished)
+    assert "differences, with intervals" not in report_html(run)  # three of them
+    rows = [{**row, "budget": budget} for row in run.results["rows"] for budget in ("50%", "25%") if row["budget"]]
+    page = report_html(replace(run, results={**run.results, "rows": [run.results["rows"][0], *rows]}))
+    assert "All 6 differences, with intervals" in page
+
+
 def test_a_search_shows_finished_models_and_never_the_supernets_score():
     gain = gain_of("accuracy", 0.9, 0.88, 0.85)
     entry = {"method": "CafeNet-T", "budget": "25%", "search_score": 0.4321, "supernet": "supernet",
@@ -158,7 +247,7 @@ def test_a_search_shows_finished_models_and_never_the_supernets_score():
         ["Uniform 25%", "85.00%"],
     ]
     (told,) = [tip for tip in re.findall(r'data-tip="([^"]*)"', text) if "43.21" in tip]
-    assert told == "CafeNet-T 25%: the widths that were picked, 43.21 in the supernet at 0.00M FLOPs"
+    assert told == "CafeNet-T 25%: the widths that were picked, 43.21 in the supernet at 100 FLOPs"
     assert text.count("43.21") == 1
 
 

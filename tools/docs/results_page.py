@@ -55,10 +55,15 @@ def main() -> None:
     for path in args.runs:
         text = json.dumps(summary(path), indent=1, ensure_ascii=False) + "\n"
         (kept / f"{path.resolve().name}.json").write_text(text, encoding="utf-8")
+    (DOCS / "results.md").write_text(page(kept), encoding="utf-8")
+    print(DOCS / "results.md")
+
+
+def page(kept: Path) -> str:
+    """The whole page, from the small files of all runs."""
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(kept.glob("*.json"))]
     runs.sort(key=lambda run: run["kind"] == "detection")
-    (DOCS / "results.md").write_text("\n".join([HEAD, *map(section, runs)]), encoding="utf-8")
-    print(DOCS / "results.md")
+    return "\n".join([HEAD, *map(section, runs)])
 
 
 def summary(path: Path) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def _verdict(rows: Sequence[DetectorRow]) -> str:
     lines = [f"{each.backbone}: {headline_of(each, rows)}" for each in own[1:]]
     lines += [line for line in claims(rows) if own[0].seeds[1:]]  # intervals need several seeds
     said = "".join(f"<p>{text(line)}.</p>" for line in lines)
-    return f'<div class="verdict"><p class="headline">{first}</p>{said}</div>'
+    return f'<div class="verdict"><p class="headline">{first}.</p>{said}</div>'
 
 
 def _table(rows: Sequence[DetectorRow], references: Sequence[dict[str, str]]) -> str:

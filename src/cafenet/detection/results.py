@@ -15,6 +15,8 @@ from cafenet.runs.results import count
 
 COLUMNS = ("mAP", "ap50", "ap75", "small", "medium", "large")
 """Keys of the average precisions."""
+_NOTHING = 0.005
+"""Mean average precision, as a share, below which a detector has found nothing."""
 HEADS = ("mAP", "AP50", "AP75", "small", "medium", "large")
 """Titles of the columns, in the same order."""
 _NUM_SHOWN = 3
@@ -112,8 +114,11 @@ def headline_of(row: DetectorRow, rows: Sequence[DetectorRow]) -> str:
         rows: All backbones of its run.
 
     Returns:
-        The line, for example "Half the FLOPs, 31.2% mAP, 0.40 points below the original (1 seed)".
+        The line, for example "Half the FLOPs, 31.2% mAP, 0.40 points below the original (1 seed)". Where no backbone
+        reaches 0.5% mAP, it says that nothing can be concluded.
     """
+    if all(score["mAP"] is None or score["mAP"] < _NOTHING for each in rows for score in each.scores):
+        return "Nothing can be concluded: no detector found anything yet; train longer (--train.epochs)"
     original = next((each for each in rows if each.backbone.startswith("Original")), None)
     saved = f"{count(row.flops)} FLOPs" if original is None else share_in_words(row.flops / original.flops, "FLOPs")
     parts = [

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -12,10 +12,10 @@ import yaml
 from torch import nn
 
 from cafenet.common.files import write_json
-from cafenet.common.read_files import read_if_there
+from cafenet.common.read_files import read_if_there, read_what_is_left
 from cafenet.common.run_files import ENTRIES, MANIFEST, RECIPE, SPACE, STAGES, START
 from cafenet.common.run_places import expect_maker
-from cafenet.errors import CafeNetError, RecipeError, TrainingError
+from cafenet.errors import RecipeError, TrainingError
 from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.entries import Entry, read_entries, write_entries
 from cafenet.pipeline.job import Job
@@ -49,9 +49,9 @@ class SearchDirectory(RunDirectory):
             TrainingError: If the directory holds something else.
             RunFileError: If the recipe in the directory is damaged, or files have another format.
         """
-        call = f"{_MAKER}(model, train_data, val_data, {budget!r}, directory='{{name}}', ...)"
-        again = Again("Call the function with the settings below", call)
-        super().__init__(path, seed=seed, again=again, has_revision=is_kept)
+        super().__init__(path, seed=seed, again=_call(budget), has_revision=is_kept)
+        self._entries: list[Entry] = []
+        self._earlier: list[Entry] = []
         recipe = read_if_there(RECIPE, path)
         if recipe is not None:
             try:
@@ -80,6 +80,9 @@ class SearchDirectory(RunDirectory):
     ) -> None:
         """Write the settings of a search, with the keys of a recipe, and its width space.
 
+        What earlier calls found for other budgets stays in the directory, with its budget in the recipe. Settings that
+        an earlier call had otherwise stand under `earlier`, by budget.
+
         Args:
             model: The original model, whose class is named in the description.
             space: The width space of the model.
@@ -89,17 +92,29 @@ class SearchDirectory(RunDirectory):
             bins: The bins of the groups, by default those that the job's options make.
         """
         search = {name: value for name, value in asdict(job.search).items() if name != "search_workers"}
+        self._earlier = [each for each in _entries_of(self.path) if each.budget not in budgets]
+        all_budgets = [*dict.fromkeys(each.budget for each in self._earlier), *budgets]
         all_stages = {budget: _plain(each) for budget, each in zip(budgets, stages, strict=True)}
-        content = {
-            "call": _MAKER,
-            "description": f"{type(model).__name__} at {', '.join(budgets)}",
-            "budget": ",".join(budgets),
+        all_stages = {
+            each.budget: _plain(stages_before(_place_of(each)) or stages[0]) for each in self._earlier
+        } | all_stages
+        settings = {
             "metric": metric_name(job.metric),
             "train": _plain(job.training),
             **{name: _plain(getattr(job, name)) for name in _PARTS},
-            "stages": _plain(stages[0]) if len(set(stages)) == 1 else all_stages,
             **_plain(search),
         }
+        content = {
+            "call": _MAKER,
+            "description": f"{type(model).__name__} at {', '.join(all_budgets)}",
+            "budget": ",".join(all_budgets),
+            **settings,
+            "stages": _only(all_stages.values()) or all_stages,
+        }
+        earlier = _settings_before(self.path, [each.budget for each in self._earlier], settings)
+        if earlier:
+            content["earlier"] = earlier
+        self._again = _call(",".join(all_budgets))
         self.keep_recipe(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
         self.note_command()  # an earlier call may have asked for another budget
         write_json(self.path / SPACE.name, describe_space(space, bins or build_bins(space, job.supernet)))
@@ -116,16 +131,51 @@ class SearchDirectory(RunDirectory):
         result = found.result
         method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
         entry = Entry(method, result.budget, dict(result.channels), result.score, found.place)
-        earlier = [each for each in self._entries_before() if each.key != entry.key]
-        write_entries([*earlier, entry], self.path)
+        self._entries.append(entry)
+        write_entries([*self._earlier, *self._entries], self.path)
         return entry
 
-    def _entries_before(self) -> list[Entry]:
-        """Return the entries of earlier budgets; none if the file is damaged, because it is written again now."""
-        try:
-            return read_entries(self.path) if (self.path / ENTRIES.name).exists() else []
-        except CafeNetError:
-            return []
+
+def _call(budget: Any) -> Again:
+    """Return how a search is repeated."""
+    call = f"{_MAKER}(model, train_data, val_data, {budget!r}, directory='{{name}}', ...)"
+    return Again("Call the function with the settings below", call)
+
+
+def _entries_of(place: Path) -> list[Entry]:
+    """Return what earlier calls found; a damaged file is written anew."""
+    return read_entries(place) if read_what_is_left(ENTRIES, place, []) is not None else []
+
+
+def _place_of(entry: Entry) -> Path:
+    """Return the directory of the search that an entry comes from."""
+    return Path() if entry.supernet is None else entry.supernet.parent
+
+
+def _only(values: Iterable[Any]) -> Any:
+    """Return the one value that all are equal to, or None."""
+    first, *others = values
+    return first if all(each == first for each in others) else None
+
+
+def _settings_before(place: Path, budgets: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the settings that earlier calls had otherwise, by budget.
+
+    Args:
+        place: The directory of the search.
+        budgets: The budgets of earlier calls.
+        settings: The settings of this call.
+
+    Returns:
+        The settings of the earlier calls as far as they differ.
+    """
+    recipe = read_if_there(RECIPE, place) or {}
+    last, before = {name: recipe.get(name) for name in settings}, recipe.get("earlier", {})
+    had = {budget: last | before.get(budget, {}) for budget in budgets}
+    different = {
+        budget: {name: value for name, value in each.items() if value != settings[name]} for budget, each in had.items()
+    }
+    return {budget: each for budget, each in different.items() if each}
 
 
 def expect_same_model(model: nn.Module, place: Path, *, is_trained: bool) -> None:

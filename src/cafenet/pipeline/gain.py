@@ -8,7 +8,7 @@ import io
 import json
 import statistics
 from collections.abc import Mapping, Sized
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from cafenet.pipeline.job import Job
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import metric_name
 from cafenet.scoring.model_score import model_score
-from cafenet.searching.latency.measure import measure_latency
+from cafenet.searching.latency.measure import Latency, measure_latencies
 from cafenet.space.width_space import WidthSpace
 
-_ROUNDS = 3
+ROUNDS = 3
+"""Number of times that the latency of every model is measured, all models in turns."""
 _FINGERPRINT = 256
 """Number of examples by which data are recognised."""
 
@@ -44,13 +45,15 @@ class Measured:
     params: int
     """Number of parameters."""
     latency_ms: float
-    """Median time of a forward pass."""
+    """Median time of a forward pass; all models of a comparison are measured in turns."""
     file_bytes: int
     """Size of a file of its weights."""
     score: float
     """Metric on all validation examples."""
     test_score: float | None = None
     """Metric on all test examples, if there are any."""
+    latency_range_ms: tuple[float, float] | None = None
+    """Lower and upper quartile of the times; None in files of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Gain:
     """Number of validation examples."""
     num_test: int | None = None
     """Number of test examples, if there are any."""
+    is_finetuned: bool = True
+    """True if the slim model was trained by itself; otherwise it has the supernet's weights."""
 
     @property
     def before(self) -> Measured:
@@ -91,6 +96,31 @@ class Gain:
         return self.baseline is not None and self.baseline.score > self.after.score
 
 
+def measured_from(content: Mapping[str, Any]) -> Measured:
+    """Return a model of a comparison as it was, from plain values.
+
+    Args:
+        content: The values, as JSON gives them.
+
+    Returns:
+        The model.
+    """
+    spread = content.get("latency_range_ms")
+    return Measured(**{**content, "latency_range_ms": None if spread is None else tuple(spread)})
+
+
+def gain_from(content: Mapping[str, Any]) -> Gain:
+    """Return a comparison as it was, from plain values.
+
+    Args:
+        content: The values, as JSON gives them.
+
+    Returns:
+        The comparison.
+    """
+    return Gain(**{**content, "models": tuple(measured_from(each) for each in content["models"])})
+
+
 def measure_gain(
     models: Mapping[str, nn.Module],
     space: WidthSpace,
@@ -101,6 +131,7 @@ def measure_gain(
     uniform: str,
     test: Data | None,
     place: Path,
+    is_finetuned: bool = True,
 ) -> Gain:
     """Measure and score the models, or read what an earlier call measured for the same models and data.
 
@@ -113,6 +144,7 @@ def measure_gain(
         uniform: How Uniform was trained, in words.
         test: Test data, or None.
         place: Directory of the slim model, which keeps the comparison.
+        is_finetuned: True if the slim model was trained by itself.
 
     Returns:
         The comparison.
@@ -120,9 +152,9 @@ def measure_gain(
     identity = _identity(models, job, is_trained, uniform, test)
     before = read_if_there(GAIN, place)
     if before is not None and before["identity"] == identity:
-        kept = before["gain"]
-        return Gain(**{**kept, "models": tuple(Measured(**each) for each in kept["models"])})
+        return gain_from(before["gain"])
     gain = _measured(models, space, example_inputs, job, is_trained, uniform, test)
+    gain = replace(gain, is_finetuned=is_finetuned)
     write_json(place / GAIN.name, {"identity": identity, "gain": asdict(gain)})
     return gain
 
@@ -150,10 +182,11 @@ def _measured(
                 name,
                 int(space.flops(widths)),
                 int(space.params(widths)),
-                latencies[name],
+                latencies[name].median,
                 file_bytes(model),
                 score[0],
                 None if tested is None else tested[0],
+                (latencies[name].low, latencies[name].high),
             )
         )
     return Gain(metric_name(job.metric), tuple(rows), is_trained, uniform, sizes[0], sizes[1] or None)
@@ -164,13 +197,18 @@ def _score(model: nn.Module, data: Data, name: str, metric: Any, loss: str | Los
     return score.value, score.num_examples
 
 
-def _in_turns(models: Mapping[str, nn.Module], example_inputs: Any, job: Job) -> dict[str, float]:
-    """Return the latency of each model: the median of several rounds through all of them."""
-    rounds = [
-        {name: measure_latency(model, example_inputs, job.latency) for name, model in models.items()}
-        for _ in range(_ROUNDS)
-    ]
-    return {name: statistics.median(each[name] for each in rounds) for name in models}
+def _in_turns(models: Mapping[str, nn.Module], example_inputs: Any, job: Job) -> dict[str, Latency]:
+    """Return the latency of each model: the medians of several rounds through all of them, pass by pass in turns."""
+    rounds = [measure_latencies(list(models.values()), example_inputs, job.latency) for _ in range(ROUNDS)]
+    return {
+        name: Latency(*(statistics.median(values) for values in zip(*map(_times, each), strict=True)))
+        for name, *each in zip(models, *rounds, strict=True)
+    }
+
+
+def _times(latency: Latency) -> tuple[float, float, float]:
+    """Return the median and the quartiles."""
+    return latency.median, latency.low, latency.high
 
 
 def file_bytes(model: nn.Module) -> int:

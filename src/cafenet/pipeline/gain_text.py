@@ -30,17 +30,33 @@ def sentence(gain: Gain) -> str:
         gain: The comparison.
 
     Returns:
-        The text.
+        The text. Where Uniform is the better model, it begins with that, and with what to do.
     """
     before, after = gain.before, gain.after
+    slim = "The slim model" if gain.is_finetuned else "The slim model, which was not fine-tuned,"
     cost = (
-        f"The slim model needs {after.flops / before.flops:.0%} of the computation and "
+        f"{slim} needs {after.flops / before.flops:.0%} of the computation and "
         f"{after.params / before.params:.0%} of the parameters of the original"
     )
     reached = f"reaches {_value(gain, _best(gain, after))} {gain.metric} {_where(gain)}"
     if gain.is_trained:
         reached += f", where the original has {_value(gain, _best(gain, before))} ({_points(gain, after, before)})"
-    return f"{cost} and {reached}." + _against_uniform(gain)
+    return f"{_advice(gain)}{cost} and {reached}." + _against_uniform(gain)
+
+
+def _advice(gain: Gain) -> str:
+    """Return what to do if Uniform has the better score on the validation data, which is what may choose."""
+    if gain.baseline is None or not gain.is_uniform_better:
+        return ""
+    after, uniform = gain.after.score, gain.baseline.score
+    if gain.metric in _SHARES:
+        better = f"{100 * (uniform - after):.2f} points better"
+    else:
+        better = f"better ({_value(gain, uniform)} beside {_value(gain, after)})"
+    return (
+        f"Take the Uniform model here: on the validation data it is {better} than the slim model that was found; it is "
+        'result.uniform. A longer search (effort="thorough") may turn that round. '
+    )
 
 
 def _against_uniform(gain: Gain) -> str:
@@ -48,18 +64,17 @@ def _against_uniform(gain: Gain) -> str:
     if gain.baseline is None:
         return ""
     value = _value(gain, _best(gain, gain.baseline))
-    text = (
+    return (
         f" Narrowing all layers alike, {gain.uniform}, reaches {value} (the slim model has "
         f"{_points(gain, gain.after, gain.baseline)})."
     )
-    if gain.is_uniform_better:
-        text += " On the validation data that is the better model here: take it, it is result.uniform."
-    return text
 
 
 def _foot(gain: Gain) -> str:
     """Return what the numbers do not say."""
-    notes = ["One training each, so small differences may be chance."]
+    notes = ["One training each, so small differences may be chance."] if gain.is_finetuned else []
+    if gain.after.latency_range_ms is not None:
+        notes.append("Latency: median (quartiles), all models in turns.")
     if gain.metric == "perplexity":
         notes.insert(0, "A lower perplexity is better.")
     if gain.num_test is None:
@@ -84,7 +99,22 @@ def costs_of(each: Measured) -> tuple[str, str, str, str]:
     Returns:
         FLOPs, parameters, latency and size of the file.
     """
-    return count(each.flops), count(each.params), f"{each.latency_ms:.3g} ms", f"{count(each.file_bytes)}B"
+    latency = latency_in_words(each.latency_ms, each.latency_range_ms)
+    return count(each.flops), count(each.params), latency, f"{count(each.file_bytes)}B"
+
+
+def latency_in_words(median_ms: float, quartiles_ms: tuple[float, float] | None) -> str:
+    """Return a latency as text: 1.2 ms, or 1.2 ms (1.18-1.25) with the quartiles.
+
+    Args:
+        median_ms: The median.
+        quartiles_ms: The quartiles, if they are known.
+
+    Returns:
+        The text.
+    """
+    spread = "" if quartiles_ms is None else f" ({quartiles_ms[0]:.3g}-{quartiles_ms[1]:.3g})"
+    return f"{median_ms:.3g} ms{spread}"
 
 
 def count(number: float) -> str:

@@ -289,7 +289,15 @@ def _search(
             slim = _finished(found, inputs, job, own, is_trained_further)
         models = {"before": supernet.space.model, "after": slim}
         gain = measure_gain(
-            models, supernet.space, inputs, job, is_trained=is_trained, uniform="", test=test, place=own
+            models,
+            supernet.space,
+            inputs,
+            job,
+            is_trained=is_trained,
+            uniform="",
+            test=test,
+            place=own,
+            is_finetuned=is_trained_further,
         )
         current_loggers().result(each.text, {"score": found.result.score, **found.result.costs})
         results.append(SearchResult(slim, found.result, supernet.space, inputs, place if is_kept else None, gain))

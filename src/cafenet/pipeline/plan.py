@@ -6,7 +6,7 @@ on the machine counts. While the work goes on, its progress corrects the plan.
 """
 
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cafenet.common.run_files import STAGES
 from cafenet.common.run_places import search_place
 from cafenet.modules.batch_norm import has_statistics
 from cafenet.pipeline.baseline import uniform_cut
+from cafenet.pipeline.gain import ROUNDS
 from cafenet.pipeline.job import Job
 from cafenet.pipeline.one_stage import band_about
 from cafenet.pipeline.stage_plan import Stage, StagesConfig, plan_jobs, plan_stages
@@ -26,8 +27,9 @@ from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.model_score import output_of
 from cafenet.searching.budget import Budget
 from cafenet.searching.feasible import Feasible
+from cafenet.searching.latency.correction import CHECKS
 from cafenet.searching.latency.estimate import NUM_MEASURED
-from cafenet.searching.latency.measure import LatencyConfig
+from cafenet.searching.latency.measure import measure_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins, build_supernet
 from cafenet.supernet.sampling import SamplingConfig
@@ -64,11 +66,11 @@ class SearchPlan:
     def __str__(self) -> str:
         lines = [f"Plan for {self.title}:"]
         for number, part in enumerate(self.parts, 1):
-            about = "" if part.seconds is None else f", about {duration(part.seconds)}"
+            about = "" if part.seconds is None else f", {_about(part.seconds)}"
             lines.append(f"  {number}. {part.text}{about}")
         known = [part.seconds for part in self.parts if part.seconds is not None]
         if known:
-            lines.append(f"  In all about {duration(sum(known))} on this machine, judging by {_FEW_STEPS} timed steps.")
+            lines.append(f"  In all {_about(sum(known))} on this machine, judging by {_FEW_STEPS} timed steps.")
         if self.is_begun:
             lines.append(f"  {self.place} holds a search already: what is done there is not done again.")
         elif self.place is not None:
@@ -76,6 +78,24 @@ class SearchPlan:
         else:
             lines.append("  Nothing is kept on disk; directory= would keep it and make the search resumable.")
         return "\n".join(lines)
+
+
+def _about(seconds: float) -> str:
+    """Return a time in words that promise no more than is known."""
+    return "under a second" if seconds < 1 else f"about {duration(seconds)}"
+
+
+def total_of(plans: Sequence[SearchPlan]) -> str:
+    """Return the time of several searches together.
+
+    Args:
+        plans: The plan of each budget.
+
+    Returns:
+        One line, or an empty text for a single plan or where no time is known.
+    """
+    known = [part.seconds for plan in plans for part in plan.parts if part.seconds is not None]
+    return f"All {len(plans)} budgets: {_about(sum(known))}." if len(plans) > 1 and known else ""
 
 
 def plan_search(
@@ -87,6 +107,9 @@ def plan_search(
     final: TrainConfig | None,
     uniform: TrainConfig | None,
     place: Path | None,
+    *,
+    example_inputs: Any,
+    num_test: int | None = None,
 ) -> SearchPlan:
     """Plan a search, and time a few steps of it unless its directory holds a search already.
 
@@ -99,6 +122,8 @@ def plan_search(
         final: Options of the slim model's training, if there is one.
         uniform: Options of Uniform's training, if there is one.
         place: Directory of the search, or None.
+        example_inputs: Inputs that latencies are measured with.
+        num_test: Number of test examples, if there are any and their number is known.
 
     Returns:
         The plan.
@@ -109,9 +134,10 @@ def plan_search(
     step = None if is_begun else _seconds_per_step(model, space, budget, jobs[0])
     slim = model if is_begun else _about_as_slim(model, space, budget, job)
     example = None if is_begun else _seconds_per_example(slim, job)
+    measuring = None if is_begun else _seconds_per_latency(model, example_inputs, job)
     parts = []
     for stage, own in zip(plan_stages(budget, full, job.supernet.beta, stages), jobs, strict=True):
-        parts += _stage_parts(space, stage, own, step, example)
+        parts += _stage_parts(space, stage, own, step, example, measuring)
     slim_step = None
     if example is not None and final is not None:
         share = min(example / max(_seconds_per_example(model, job), 1e-9), 1.0)
@@ -119,6 +145,7 @@ def plan_search(
     for config, name in ((final, "slim model"), (uniform, "Uniform model for comparison")):
         if config is not None:
             parts.append(_training(f"train the {name}", config, job, slim_step))
+    parts.append(_comparison(model, job, 2 + (uniform is not None), num_test, measuring))
     return SearchPlan(budget.text, tuple(parts), place, is_begun)
 
 
@@ -129,7 +156,7 @@ def _full_cost(space: WidthSpace, cost: str, limit: float) -> float:
 
 
 def _stage_parts(
-    space: WidthSpace, stage: Stage, job: Job, step: float | None, example: float | None
+    space: WidthSpace, stage: Stage, job: Job, step: float | None, example: float | None, measuring: float | None
 ) -> list[PlannedPart]:
     """Return the training and the scoring of one stage."""
     caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
@@ -141,38 +168,36 @@ def _stage_parts(
     if has_statistics(space.model):
         size += job.scoring.calibration_size
     seconds = None if example is None else num_widths * size * example
-    what = f"score about {num_widths:,} widths on up to {size:,} examples"
-    measured, measuring = latency_work(stage, job.latency)
-    what, seconds = what + measured, None if seconds is None else seconds + measuring
+    latencies = ""
+    if stage.budget.is_measured:
+        number = NUM_MEASURED + 1 + CHECKS  # for the estimate, and for a pick that is kept
+        latencies = f" and measure about {number} latencies"
+        if seconds is not None and measuring is not None:
+            seconds += 2 * number * measuring  # each in turns with the full model
     name = f"stage {stage.number}: " if stage.budget.is_on_the_way or stage.number > 1 else ""
     return [
         _training(f"{name}train the supernet", job.training, job, step),
-        PlannedPart(f"{name}{what}", seconds),
+        PlannedPart(f"{name}score about {num_widths:,} widths on up to {size:,} examples{latencies}", seconds),
     ]
 
 
-def latency_work(stage: Stage, settings: LatencyConfig) -> tuple[str, float]:
-    """Return what a stage measures, and about how long that takes, judging by the latency that it allows.
-
-    Args:
-        stage: The stage.
-        settings: Conditions of the measurement.
-
-    Returns:
-        The end of a sentence and seconds; empty and 0 if no latency is capped.
-    """
-    limit_ms = next((cap.limit for cap in stage.budget.caps if cap.cost == "latency_ms"), None)
-    if limit_ms is None:
-        return "", 0.0
-    passes = NUM_MEASURED * (settings.warmup + settings.repeats)
-    return f", measure the latency of {NUM_MEASURED} and of those that are picked", passes * limit_ms / 1000
+def _comparison(
+    model: nn.Module, job: Job, num_models: int, num_test: int | None, measuring: float | None
+) -> PlannedPart:
+    """Return the comparison of the finished models as a part of the plan."""
+    text = f"score the {num_models} finished models and measure their latencies in turns"
+    if measuring is None:
+        return PlannedPart(text, None)
+    num_examples = (length_of(job.validation) or 0) + (num_test or 0)
+    return PlannedPart(text, num_models * (num_examples * _seconds_per_example(model, job) + ROUNDS * measuring))
 
 
 def _training(text: str, config: TrainConfig, job: Job, step: float | None) -> PlannedPart:
     """Return a training as a part of the plan."""
     feed = Feed(job.train, batch_size=config.batch_size, accumulate=config.accumulate)
     num_steps = round(config.epochs * feed.steps_per_epoch)
-    what = f"{text} for {config.epochs:g} epochs ({num_steps:,} steps, rate {config.optimizer.lr:g})"
+    epochs = f"{config.epochs:g} epoch{'' if config.epochs == 1 else 's'}"
+    what = f"{text} for {epochs} ({num_steps:,} steps, rate {config.optimizer.lr:g})"
     return PlannedPart(what, None if step is None else num_steps * step)
 
 
@@ -225,6 +250,17 @@ def _seconds_per_example(model: nn.Module, job: Job) -> float:
 
     run()
     return _timed(run) / held.size
+
+
+def _seconds_per_latency(model: nn.Module, example_inputs: Any, job: Job) -> float:
+    """Return how long it takes to measure the latency of the model once: every pass of it, warm-up included.
+
+    A device elsewhere is not asked for that; how long its answer takes is not known, and counts as nothing.
+    """
+    if job.latency.is_elsewhere:
+        return 0.0
+    once = replace(job.latency, cache=None)
+    return _timed(lambda: measure_latency(model, example_inputs, once))
 
 
 def _timed(work: Callable[[], Any]) -> float:

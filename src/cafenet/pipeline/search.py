@@ -28,7 +28,7 @@ from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import Effort, Given, Start, algorithm_of, optimizer_for, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
 from cafenet.pipeline.paper import paper_options
-from cafenet.pipeline.plan import length_of
+from cafenet.pipeline.plan import length_of, total_of
 from cafenet.pipeline.result import SearchResult, SearchResults
 from cafenet.pipeline.trained_model import judge
 from cafenet.pipeline.whole_search import WholeSearch
@@ -279,7 +279,8 @@ def search(
             describe()
         results, shown = [], None if directory is None else place
         plans = [] if quiet else whole.plans(asked, shown)
-        said = "\n".join([whole.verdict.sentence, *map(str, plans)]) if plans else ""
+        lines = [whole.verdict.sentence, *map(str, plans), total_of(plans)] if plans else []
+        said = "\n".join(line for line in lines if line)
         accepted: Callable[[], None] = describe
         if kept.is_finished and all(plan.is_begun for plan in plans):  # then the options may still be refused
             accepted = partial(_accepted, describe, said)

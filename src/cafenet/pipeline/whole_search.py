@@ -19,7 +19,7 @@ from cafenet.pipeline.gain import Gain, measure_gain
 from cafenet.pipeline.job import Job
 from cafenet.pipeline.lengths import Given, Start, sampling_of, supernet_of
 from cafenet.pipeline.options import SearchOptions
-from cafenet.pipeline.plan import SearchPlan, plan_search
+from cafenet.pipeline.plan import SearchPlan, length_of, plan_search
 from cafenet.pipeline.result import SearchResult
 from cafenet.pipeline.stage_plan import StagesConfig, plan_stages, stages_for
 from cafenet.pipeline.stages import StagesResult, place_for, search_in_stages
@@ -101,7 +101,18 @@ class WholeSearch:
         """
         training = None if self.uniform is None else self.uniform.training
         return [
-            plan_search(self.model, self.space, self.job, each.budget, each.stages, self.final, training, directory)
+            plan_search(
+                self.model,
+                self.space,
+                self.job,
+                each.budget,
+                each.stages,
+                self.final,
+                training,
+                directory,
+                example_inputs=self.example_inputs,
+                num_test=length_of(self.test),
+            )
             for each in asked
         ]
 
@@ -196,7 +207,7 @@ class WholeSearch:
             with next_part(), kept.timed("uniform"):
                 place = self._model_place(kept.path, slug(budget.text, "Uniform"))
                 models["Uniform"] = self.uniform.trained(budget, found.result, place)
-        with kept.timed("compare"):
+        with next_part(), kept.timed("compare"):
             gain = self._gain(models, self._model_place(kept.path, entry.key))
         uniform = models.get("Uniform")
         return SearchResult(slim, found.result, self.space, self.example_inputs, directory, gain, uniform)
@@ -216,6 +227,7 @@ class WholeSearch:
             uniform="" if self.uniform is None else self.uniform.words,
             test=self.test,
             place=place,
+            is_finetuned=self.final is not None,
         )
 
     def _finished(self, found: StagesResult, place: Path) -> nn.Module:

@@ -13,8 +13,8 @@ from cafenet.report.html import cards, document, masthead, text
 from cafenet.report.kinds import ORIGINAL, UNIFORM, is_own, kind_of_run, shape_of
 from cafenet.report.plot import Chart, Figure, Key
 from cafenet.report.run_records import RunRecord, StudyRecord
-from cafenet.report.scales import Scale, scale_of, side_by_side
-from cafenet.report.search_charts import histogram, score_title
+from cafenet.report.scales import Scale, flops_unit, scale_of, side_by_side
+from cafenet.report.search_charts import histogram, in_words, score_title
 from cafenet.report.training_charts import loss_chart
 from cafenet.runs.results import count
 
@@ -157,16 +157,17 @@ def accuracy_against_flops(comparison: Comparison) -> Figure | None:
         return None
     ends = [middle + side * error for line in comparison.lines for middle, error in [spread(line.row)]
             for side in (-1, 1)]  # fmt: skip
-    across = scale_of([line.row.flops / 1e6 for line in comparison.lines], from_zero=True)
-    chart = Chart(across, scale_of(ends), "FLOPs, millions", "accuracy on the test data, %")
+    unit, title = flops_unit([line.row.flops for line in comparison.lines])
+    across = scale_of([line.row.flops / unit for line in comparison.lines], from_zero=True)
+    chart = Chart(across, scale_of(ends), title, "accuracy on the test data, %")
     names: dict[str, int] = {}
-    shifts = side_by_side([across.share(line.row.flops / 1e6) for line in comparison.lines])
+    shifts = side_by_side([across.share(line.row.flops / unit) for line in comparison.lines])
     for line, shift in zip(comparison.lines, shifts, strict=True):
         name = line.run.name if is_own(line.row.method) else line.row.method
         kind, series = _kind_of_line(comparison, line), names.setdefault(name, len(names))
         if series == len(chart.keys):
             chart.keys.append(Key(name, kind, series, _shape(line)))
-        _draw(chart, comparison, line, line.row.flops / 1e6, series, shift)
+        _draw(chart, comparison, line, line.row.flops / unit, series, shift)
     caption = (
         "The final models of all runs: means over the seeds, with one standard deviation to each side. Models of "
         "nearly equal cost are set apart a little."
@@ -226,7 +227,7 @@ def _own_studies(comparison: Comparison) -> list[tuple[str, str, StudyRecord]]:
 
 def _name_of(run: RunRecord, study: StudyRecord, num_studies: int) -> str:
     """Return the name of a run, with that of its supernet if it has several."""
-    return run.name if num_studies == 1 else f"{run.name} {study.name}"
+    return run.name if num_studies == 1 else f"{run.name} {in_words(study.name)}"
 
 
 def _kind_of_line(comparison: Comparison, line: Line) -> str:

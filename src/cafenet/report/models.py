@@ -15,7 +15,7 @@ from cafenet.common.run_files import EVALUATION
 from cafenet.common.run_places import SLIM, model_place
 from cafenet.common.statistics import PairedDifference, compare_paired
 from cafenet.pipeline.entries import Entry
-from cafenet.pipeline.gain import Gain, Measured
+from cafenet.pipeline.gain import Gain, Measured, gain_from
 from cafenet.report.kinds import OWN, kind_of
 from cafenet.report.run_records import RunRecord
 from cafenet.runs.results import Row
@@ -48,6 +48,8 @@ class Model:
     """Scores on the test data, one per seed; empty without test data."""
     widths: Mapping[str, int]
     """Number of channels of each group, by name."""
+    latency_range_ms: tuple[float, float] | None = None
+    """Lower and upper quartile of the times, if they are known."""
 
     @property
     def name(self) -> str:
@@ -72,6 +74,8 @@ class Models:
     """Number of examples behind the scores that count, if it is known."""
     gain: Gain | None = None
     """The comparison of a search, for its first budget; None for a run, which keeps a table."""
+    better_uniform: frozenset[str] = frozenset()
+    """Budgets of a search for which Uniform has the better score on the validation data."""
 
     @property
     def own(self) -> list[Model]:
@@ -190,6 +194,7 @@ def _of_run(run: RunRecord, rows: Sequence[Row]) -> Models:
             validation=None,
             tests=row.accuracies,
             widths=row.widths,
+            latency_range_ms=_pair(row.latency_quartiles_ms),
         )
         for row, place in zip(rows, places, strict=True)
     )
@@ -199,7 +204,7 @@ def _of_run(run: RunRecord, rows: Sequence[Row]) -> Models:
 
 def _of_search(run: RunRecord, contents: Sequence[Mapping[str, Any]]) -> Models:
     """Return the models of `gain.json`, with the names that runs use; the original stands there once."""
-    gains = [Gain(**{**each, "models": tuple(Measured(**model) for model in each["models"])}) for each in contents]
+    gains = [gain_from(each) for each in contents]
     entries = run.entries or [{"method": "CafeNet", "budget": run.recipe.get("budget", "")}]
     found = []
     for gain, entry in zip(gains, entries, strict=False):
@@ -207,7 +212,9 @@ def _of_search(run: RunRecord, contents: Sequence[Mapping[str, Any]]) -> Models:
         found += [_measured(run, each, names.get(each.name, each.name), entry) for each in gain.models]
     models = found[:1] + [each for each in found[1:] if each.budget]
     first = gains[0]
-    return Models(first.metric, tuple(models), first.num_test or first.num_validation, first)
+    better = [entry["budget"] for gain, entry in zip(gains, entries, strict=False) if gain.is_uniform_better]
+    num_examples = first.num_test or first.num_validation
+    return Models(first.metric, tuple(models), num_examples, first, frozenset(better))
 
 
 def _measured(run: RunRecord, each: Measured, method: str, entry: Mapping[str, Any]) -> Model:
@@ -224,7 +231,13 @@ def _measured(run: RunRecord, each: Measured, method: str, entry: Mapping[str, A
         validation=each.score,
         tests=() if each.test_score is None else (each.test_score,),
         widths={name: len(kept) for name, kept in (entry.get("channels") or {}).items()} if kind == OWN else {},
+        latency_range_ms=each.latency_range_ms,
     )
+
+
+def _pair(quartiles: Sequence[float] | None) -> tuple[float, float] | None:
+    """Return quartiles as a pair."""
+    return None if quartiles is None else (quartiles[0], quartiles[1])
 
 
 def _place(run: RunRecord, row: Row) -> Path:

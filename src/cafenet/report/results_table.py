@@ -1,12 +1,14 @@
 """The table of finished models: what they cost, how well they do, and how they differ."""
 
 from cafenet.common.statistics import in_words
-from cafenet.pipeline.gain_text import count
-from cafenet.report.html import cards, text
+from cafenet.pipeline.gain_text import count, latency_in_words
+from cafenet.report.html import cards, folded, text
 from cafenet.report.kinds import OWN
 from cafenet.report.models import Model, Models
 from cafenet.report.run_records import RunRecord
 
+_MOST_LINES = 4
+"""Differences that stand below the table; more of them are folded."""
 HEAD = ("model", "accuracy", "FLOPs", "parameters", "latency", "file")
 
 
@@ -29,9 +31,14 @@ def results_html(run: RunRecord, models: Models) -> str:
     rows += [("published", _published(each, has_both)) for each in (run.results or {}).get("reference", [])]
     if not any(each.file_bytes for each in models.models):
         head, rows = head[:-1], [(kind, cells[:-1]) for kind, cells in rows]
-    lines = "".join(f"<br>{text(each)}." for each in _differences(models))
-    note = f'<p class="note">{text(_note(models))}{lines}</p>'
-    return f"<section><h2>Before, after and baselines</h2>{cards(head, rows)}{note}</section>"
+    differences = _differences(models)
+    lines = "".join(f"<br>{text(each)}." for each in differences)
+    note = f'<p class="note">{text(_note(models))}{lines if len(differences) <= _MOST_LINES else ""}</p>'
+    table = f"<section><h2>Before, after and baselines</h2>{cards(head, rows)}{note}</section>"
+    if len(differences) <= _MOST_LINES:
+        return table
+    items = "".join(f"<li>{text(each)}</li>" for each in differences)
+    return table + folded(f"All {len(differences)} differences, with intervals", f"<ul>{items}</ul>")
 
 
 def _title(models: Models) -> str:
@@ -50,7 +57,7 @@ def _cells(models: Models, each: Model, has_both: bool) -> list[str]:
         *([validation] if has_both else []),
         count(each.flops) + share,
         count(each.params),
-        f"{each.latency_ms:.3g} ms",
+        latency_in_words(each.latency_ms, each.latency_range_ms),
         f"{count(each.file_bytes)}B" if each.file_bytes else "",
     ]
 
@@ -84,7 +91,12 @@ def _note(models: Models) -> str:
         return words + (several or "; a single seed is no evidence of a difference.")
     if models.gain.baseline is not None:
         words += f"Uniform narrows all layers alike, {models.gain.uniform}. "
-    words += "One training each, so small differences may be chance."
+    if models.gain.is_finetuned:
+        words += "One training each, so small differences may be chance."
+    else:
+        words += "The slim model was not fine-tuned."
+    if models.gain.after.latency_range_ms is not None:
+        words += " Latency: median (quartiles), all models in turns."
     if models.gain.num_test is None:
         words += " Widths were chosen on the validation data."
     return words + ("" if models.gain.is_trained else " The original came untrained.")

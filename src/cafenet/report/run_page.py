@@ -13,7 +13,7 @@ from cafenet.common.run_places import REPORT
 from cafenet.report.figure_html import figure_part
 from cafenet.report.figures import all_figures
 from cafenet.report.html import data, document, folded, masthead, row, table, text
-from cafenet.report.models import models_of, rows_of
+from cafenet.report.models import Models, models_of
 from cafenet.report.results_table import results_html
 from cafenet.report.run_records import RunRecord, read_run
 from cafenet.report.search_charts import points
@@ -49,14 +49,14 @@ def report_html(run: RunRecord) -> str:
     Returns:
         The HTML.
     """
-    figures = all_figures(run)
+    figures, models = all_figures(run), models_of(run)
     parts = [
         masthead("Report", run.name, run.recipe.get("description") or run.name),
-        *_top(run),
+        *_top(run, models),
         *(figure_part(name, figure) for name, figure in figures.items() if not figure.is_detail),
         '<h2 class="details">Details</h2>',
         *(figure_part(name, figure) for name, figure in figures.items() if figure.is_detail),
-        _widths(run),
+        _widths(models, run.space),
         _frozen(run),
         _recipe(run),
         *(data(name, block) for name, block in points(run).items()),
@@ -64,9 +64,8 @@ def report_html(run: RunRecord) -> str:
     return document(f"CafeNet: {run.name}", parts)
 
 
-def _top(run: RunRecord) -> list[str]:
+def _top(run: RunRecord, models: Models | None) -> list[str]:
     """Return the verdict, what is damaged or missing, and the table."""
-    models = models_of(run)
     verdict = "" if models is None else verdict_html(models, run.space, run.warnings)
     doubts = [] if verdict else run.warnings
     return [
@@ -78,15 +77,15 @@ def _top(run: RunRecord) -> list[str]:
     ]
 
 
-def _widths(run: RunRecord) -> str:
-    """Return the widths of every row, group by group, to read and to copy."""
-    rows = [each for each in rows_of(run) if each.budget]
-    if not rows or run.space is None:
+def _widths(models: Models | None, space: Mapping[str, Any] | None) -> str:
+    """Return the widths of every model, group by group, to read and to copy."""
+    shown = [] if models is None else [each for each in models.models if each.budget and each.widths]
+    if not shown or space is None:
         return ""
-    head = ["width group", "full", *(f"{each.method} {each.budget}" for each in rows)]
+    head = ["width group", "full", *(each.name for each in shown)]
     body = [
-        row([group["name"], group["channels"], *(each.widths.get(group["name"], "-") for each in rows)])
-        for group in run.space["groups"]
+        row([group["name"], group["channels"], *(each.widths.get(group["name"], "-") for each in shown)])
+        for group in space["groups"]
     ]
     return folded("All widths", table(head, body), "widths")
 

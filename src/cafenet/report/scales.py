@@ -110,6 +110,27 @@ def apart(places: list[float], gap: float, low: float, high: float) -> list[floa
     return [place for _, place in sorted(zip(order, moved, strict=True))]
 
 
+def flops_unit(values: Iterable[float]) -> tuple[float, str]:
+    """Return the unit in which FLOPs are shown on an axis.
+
+    Args:
+        values: The FLOPs.
+
+    Returns:
+        The size of the unit, and the title of the axis.
+
+    Example:
+        >>> from cafenet.report.scales import flops_unit
+        >>> flops_unit([2_840, 11_420]), flops_unit([3e6, 9e5])
+        ((1000.0, 'FLOPs, thousands'), (1000000.0, 'FLOPs, millions'))
+    """
+    most = max(values, default=0.0)
+    for name, size in (("billions", 1e9), ("millions", 1e6), ("thousands", 1e3)):
+        if most >= size:
+            return size, f"FLOPs, {name}"
+    return 1.0, "FLOPs"
+
+
 def side_by_side(shares: Sequence[float], gap: float = 11.0, *, near: float = 0.02) -> list[float]:
     """Return by how many pixels marks at nearly the same place are moved, so that all of them are seen.
 

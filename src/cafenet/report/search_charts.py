@@ -11,7 +11,7 @@ from cafenet.report.kinds import OWN, is_own, kind_of
 from cafenet.report.models import rows_of
 from cafenet.report.plot import Chart, Figure, Key
 from cafenet.report.run_records import RunRecord, StudyRecord
-from cafenet.report.scales import Scale, scale_of
+from cafenet.report.scales import Scale, flops_unit, scale_of
 from cafenet.report.trials import TrialRecord
 
 FIXED = "Fixed sharing"
@@ -31,24 +31,26 @@ def search_figures(run: RunRecord) -> dict[str, Figure]:
         "accuracy-flops": scores_against_flops(run),
         "progress": search_progress(run),
         "histogram": histogram(
-            {study.name: study.trials for study in run.studies if study.trials},
-            {study.name: kind_of_study(study) for study in run.studies},
+            {in_words(study.name): study.trials for study in run.studies if study.trials},
+            {in_words(study.name): kind_of_study(run, study) for study in run.studies},
             score_title(run),
         ),
     }
     return {name: figure for name, figure in made.items() if figure is not None}
 
 
-def kind_of_study(study: StudyRecord) -> str:
-    """Return the kind of a supernet: that of the method which searches it.
+def kind_of_study(run: RunRecord, study: StudyRecord) -> str:
+    """Return the kind of a supernet: that of the method which searches it, the same as in all other figures.
 
     Args:
+        run: The records of the run.
         study: The study of the supernet.
 
     Returns:
         The kind.
     """
-    return kind_of(FIXED) if study.name.startswith("supernet-fixed") else OWN
+    methods = [each.method for each in rows_of(run)] or [each["method"] for each in run.entries]
+    return kind_of(FIXED, methods) if study.name.startswith("supernet-fixed") else OWN
 
 
 def scores_against_flops(run: RunRecord) -> Figure | None:
@@ -64,30 +66,32 @@ def scores_against_flops(run: RunRecord) -> Figure | None:
     if not studies:
         return None
     of_name = {study.name: study for study in run.studies}
-    found = [(trial.costs["flops"] / 1e6, 100 * trial.value) for trials in studies.values() for trial in trials]
-    picks, last = _picks(run), searched_last(run, list(studies))
+    unit, title = flops_unit([trial.costs["flops"] for trials in studies.values() for trial in trials])
+    found = [(trial.costs["flops"] / unit, 100 * trial.value) for trials in studies.values() for trial in trials]
+    picks = [(flops / unit, up, name) for flops, up, name in _picks(run)]
+    last, picked = searched_last(run, list(studies)), _searched(run)
     found += [(across, up) for across, up, _ in picks]
     chart = Chart(
         scale_of([across for across, _ in found]),
         scale_of([up for _, up in found]),
-        "FLOPs, millions",
+        title,
         score_title(run),
         height=280,
     )
     for number, (name, trials) in enumerate(studies.items()):
-        is_last = name == last or "/stage-" not in name
-        kind = kind_of_study(of_name[name]) + ("" if is_last else " earlier")
-        places = [(trial.costs["flops"] / 1e6, 100 * trial.value) for trial in trials]
+        is_last = name == last or name in picked or "/stage-" not in name
+        kind = kind_of_study(run, of_name[name]) + ("" if is_last else " earlier")
+        places = [(trial.costs["flops"] / unit, 100 * trial.value) for trial in trials]
         chart.dots(places, kind, points_name(number), series=number)
         shape = "dot" if kind == OWN else "ring"
-        chart.keys.append(Key(f"{name}: {_widths(len(trials))}", kind, number, shape))
+        chart.keys.append(Key(f"{in_words(name)}: {_widths(len(trials))}", kind, number, shape))
     front = pareto_front(studies[last])
-    places = [(trial.costs["flops"] / 1e6, 100 * trial.value) for trial in front]
+    places = [(trial.costs["flops"] / unit, 100 * trial.value) for trial in front]
     chart.line(places, _FRONT, series=len(studies), style="thin")
-    of = f" of {last}" if len(studies) > 1 else ""
+    of = f" of {in_words(last)}" if len(studies) > 1 else ""
     chart.keys.append(Key(f"front{of}: best score at each cost", _FRONT, len(studies), "line"))
     for across, up, name in picks:
-        tip = f"{name}: the widths that were picked, {up:.2f} in the supernet at {across:.2f}M FLOPs"
+        tip = f"{name}: the widths that were picked, {up:.2f} in the supernet at {across * unit:,.0f} FLOPs"
         chart.point(across, up, _STAR, "star", tip=tip, series=len(studies) + 1)
         chart.label(across, up, name, _STAR, series=len(studies) + 1)
     if picks:
@@ -164,7 +168,7 @@ def search_progress(run: RunRecord) -> Figure | None:
     for study in run.studies:
         for trial in study.trials:
             if not trial.is_exact:
-                searches.setdefault(f"{study.name}: {_short(trial.search)}", (study, []))[1].append(trial)
+                searches.setdefault(f"{in_words(study.name)}: {_short(trial.search)}", (study, []))[1].append(trial)
     if not searches:
         return None
     values = {name: [100 * trial.value for trial in trials] for name, (_, trials) in searches.items()}
@@ -172,7 +176,7 @@ def search_progress(run: RunRecord) -> Figure | None:
     up = scale_of([value for each in values.values() for value in each])
     chart = Chart(scale_of([0, most]), up, "widths scored", score_title(run))
     for number, (name, (study, trials)) in enumerate(searches.items()):
-        kind = kind_of_study(study)
+        kind = kind_of_study(run, study)
         chart.cloud(list(enumerate(values[name], start=1)), kind, series=number)
         best = accumulate((100 * trial.value if trial.is_complete else -math.inf for trial in trials), max)
         rising = [(place, value) for place, value in enumerate(best, start=1) if not math.isinf(value)]
@@ -265,12 +269,12 @@ def score_title(run: RunRecord) -> str:
 
 
 def _picks(run: RunRecord) -> list[tuple[float, float, str]]:
-    """Return FLOPs in millions, score in the supernet and name of each width that CafeNet picked."""
+    """Return FLOPs, score in the supernet and name of each width that CafeNet picked."""
     flops = {(row.method, row.budget): row.flops for row in rows_of(run)}
     for each, gain in zip(run.entries, run.gains, strict=False):
         flops[each["method"], each["budget"]] = gain["models"][1]["flops"]
     return [
-        (flops[key] / 1e6, 100 * entry["search_score"], f"{entry['method']} {entry['budget']}")
+        (flops[key], 100 * entry["search_score"], f"{entry['method']} {entry['budget']}")
         for entry in run.entries
         for key in [(entry["method"], entry["budget"])]
         if key in flops and entry["search_score"] is not None and entry["method"].startswith("CafeNet")
@@ -289,6 +293,30 @@ def searched_last(run: RunRecord, names: list[str]) -> str:
     """
     own = [entry.get("supernet") for entry in run.entries if is_own(entry["method"])]
     return next((name for name in own if name in names), names[-1])
+
+
+def _searched(run: RunRecord) -> set[str]:
+    """Return the studies that CafeNet's picks come from."""
+    return {str(each.get("supernet")) for each in run.entries if is_own(each["method"])}
+
+
+def in_words(study: str) -> str:
+    """Return the name of a supernet's directory in words.
+
+    Args:
+        study: The directory, relative to the run.
+
+    Returns:
+        The words.
+
+    Example:
+        >>> from cafenet.report.search_charts import in_words
+        >>> in_words("supernet/25pct/stage-1"), in_words("supernet-fixed")
+        ('supernet for 25%, stage 1', 'supernet-fixed')
+    """
+    head, *budget = study.split("/")
+    words = [part.replace("pct", "%").replace("stage-", "stage ") for part in budget]
+    return f"{head} for {', '.join(words)}" if words else head
 
 
 def _widths(number: int) -> str:

@@ -11,6 +11,7 @@ from cafenet.report.html import text
 from cafenet.report.kinds import UNIFORM
 from cafenet.report.models import Model, Models
 from cafenet.report.width_charts import layers_of, silhouette
+from cafenet.searching.budget import costs_in
 
 
 def verdict_html(models: Models, space: Mapping[str, Any] | None, warnings: Sequence[str]) -> str:
@@ -47,8 +48,9 @@ def words_of(models: Models, own: Model) -> str:
     Returns:
         The line, without a full stop.
     """
-    original, uniform = models.original, uniform_of(models, own)
-    saved = f"{count(own.flops)} FLOPs" if original is None else share_in_words(own.flops / original.flops, "FLOPs")
+    uniform, saved = uniform_of(models, own), _saved(models.original, own)
+    if own.budget in models.better_uniform:
+        saved = f"Uniform is the better model at {own.budget}, take it. The slim model: {saved[:1].lower()}{saved[1:]}"
     others = [(_trained_original(models), "the original"), (uniform, "Uniform")]
     present = [(other, name) for other, name in others if other is not None and other.scores]
     score = f"{models.spread(own.scores)} {models.metric}"
@@ -61,6 +63,18 @@ def words_of(models: Models, own: Model) -> str:
         if (difference := models.difference(own, other)) is not None
     ]
     return headline(saved, parts if _trained_original(models) else [score, *parts], max(1, len(own.scores)))
+
+
+def _saved(original: Model | None, own: Model) -> str:
+    """Return what is left of the cost that the budget caps."""
+    capped = costs_in(own.budget)
+    if original is None:
+        return f"{count(own.flops)} FLOPs"
+    if capped == {"latency_ms"} and original.latency_ms:
+        return share_in_words(own.latency_ms / original.latency_ms, "latency")
+    if capped == {"params"}:
+        return share_in_words(own.params / original.params, "parameters")
+    return share_in_words(own.flops / original.flops, "FLOPs")
 
 
 def uniform_of(models: Models, own: Model) -> Model | None:
@@ -109,18 +123,29 @@ def _tiles(models: Models, own: Model) -> str:
         ("parameters", original.params, own.params, count),
         ("latency", original.latency_ms, own.latency_ms, lambda value: f"{value:.3g} ms"),
     ]
+    unclear = {"latency"} if _overlap(original.latency_range_ms, own.latency_range_ms) else set()
     if original.file_bytes and own.file_bytes:
         costs.append(("file", original.file_bytes, own.file_bytes, lambda value: f"{count(value)}B"))
     tiles = [_score_tile(models, own)] + [
-        _tile(name, f"{_sign(after / before - 1, '.0%')}", show(before), show(after), after / before)
+        _tile(name, _change(before, after, name in unclear), show(before), show(after), after / before)
         for name, before, after, show in costs
     ]
     return f'<dl class="tiles">{"".join(tiles)}</dl>'
 
 
+def _change(before: float, after: float, is_unclear: bool) -> str:
+    """Return the change of a cost, or that it is not clear."""
+    return "unclear" if is_unclear else _sign(after / before - 1, ".0%")
+
+
+def _overlap(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
+    """Return whether two ranges overlap; ranges that are not known do not."""
+    return one is not None and other is not None and one[0] <= other[1] and other[0] <= one[1]
+
+
 def _score_tile(models: Models, own: Model) -> str:
     """Return the tile of the score, which has no bar: a bar from zero would hide what matters."""
-    name, after = f"{models.metric}, {models.data}", models.shown(mean(own.scores))
+    name, after = f"{models.metric} ({models.data.partition(' ')[0]})", models.shown(mean(own.scores))
     original = _trained_original(models)
     if original is None or not original.scores:
         return f'<div><dt>{text(name)}</dt><dd class="change">{text(after)}</dd></div>'

@@ -38,8 +38,8 @@ def trace(
 ) -> WidthSpace:
     """Finds the widths of a model that may vary, by watching one run of it. The model is not changed.
 
-    Everything that a forward stores in the model, its objects and classes is taken back. What it stores elsewhere stays,
-    for example a table in a global variable of a module of Python; keep such a table in the model.
+    Everything that a forward stores in the model, its objects and classes is taken back. What it stores elsewhere
+    stays, for example a table in a global variable of a module of Python; keep such a table in the model.
 
     Args:
         model: Any PyTorch model that runs on the example inputs.

@@ -29,6 +29,8 @@ FORMAT = "cafenet-latency"
 """Name of the format of latency files."""
 FORMAT_VERSION = 1
 """Version of the format of latency files."""
+NUM_MEASURED = 24
+"""Number of width vectors that are measured unless a caller says otherwise."""
 
 _OF_MACHINE = ("device_name", "torch")
 _RIDGE = 1.0  # shrinks the rates of single widths, because two dozen noisy measurements say little about each of them
