@@ -36,7 +36,7 @@ from cafenet.searching.result import FoundWidths
 from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.plain_training import initialised
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.train import TrainConfig
+from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
 POPULATION, ITERATIONS = 20, 8

@@ -16,7 +16,7 @@ from cafenet.searching.latency.measure import KnownLatency, LatencyConfig
 from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.train import TrainConfig
+from cafenet.training.config import TrainConfig
 
 
 @dataclass(frozen=True, eq=False)

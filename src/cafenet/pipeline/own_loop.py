@@ -51,8 +51,9 @@ from cafenet.supernet import supernet as weights
 from cafenet.supernet.candidate_choice import Choice
 from cafenet.supernet.plain_training import train_model
 from cafenet.supernet.sharing import Sharing
-from cafenet.supernet.train import TrainConfig, check_training
+from cafenet.supernet.train import check_training
 from cafenet.tracing.tracer import trace
+from cafenet.training.config import TrainConfig
 
 _ANY_LATENCY_MS = 1e9
 """Latency of the full model where it only matters whether a budget caps latency."""

@@ -30,7 +30,8 @@ from cafenet.searching.budget import Budget, parse_budget
 from cafenet.searching.latency.measure import check_runtime, measure_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.plain_training import initialised, train_model
-from cafenet.supernet.train import TrainConfig, check_training
+from cafenet.supernet.train import check_training
+from cafenet.training.config import TrainConfig
 
 
 @dataclass(frozen=True, eq=False)
