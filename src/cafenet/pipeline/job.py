@@ -23,9 +23,9 @@ from cafenet.training.config import TrainConfig
 class Job:
     """The data and options that all stages of a search have in common."""
 
-    train: Dataset[Any] | DataLoader[Any]
+    train_data: Dataset[Any] | DataLoader[Any]
     """Training data: a data set or a loader of pairs (inputs, target)."""
-    validation: Data
+    val_data: Data
     """Validation data that widths are scored on."""
     loss: str | LossFunction = "cross_entropy"
     """The loss, by name or as a function of (output, target)."""

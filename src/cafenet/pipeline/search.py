@@ -242,8 +242,8 @@ def search(
         outputs = outputs_that_count(model, example_inputs)
     training, final = given.trainings(is_trained=False)
     job = Job(
-        train=train_data,
-        validation=list(val_data) if isinstance(val_data, Iterator) else val_data,  # every stage reads them
+        train_data=train_data,
+        val_data=list(val_data) if isinstance(val_data, Iterator) else val_data,  # every stage reads them
         loss=loss,
         metric=metric,
         supernet=for_capped_costs(supernet_of(chosen, is_trained=False), costs),
