@@ -188,7 +188,7 @@ def _comparison(
     text = f"score the {num_models} finished models and measure their latencies in turns"
     if measuring is None:
         return PlannedPart(text, None)
-    num_examples = (length_of(job.validation) or 0) + (num_test or 0)
+    num_examples = (length_of(job.val_data) or 0) + (num_test or 0)
     return PlannedPart(text, num_models * (num_examples * _seconds_per_example(model, job) + ROUNDS * measuring))
 
 
