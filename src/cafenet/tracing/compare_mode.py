@@ -88,6 +88,7 @@ class CompareMode(EagerMode):
         paths: Names of the modules that run.
         values: Values of meta tensors, if there are any.
         seed: Seed of random ops.
+        is_replay: Whether it is known that the code must read the numbers of the trace.
     """
 
     def __init__(
