@@ -36,7 +36,7 @@ from cafenet.searching.result import FoundWidths
 from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.plain_training import initialised
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.train import TrainConfig
+from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
 POPULATION, ITERATIONS = 20, 8
@@ -73,8 +73,8 @@ def main() -> None:
 def find(results: Results, work: Task, cell: Cell, seed: int, epochs: float, cache: Path) -> dict[str, Any]:
     """The width that a cell finds, and what it took."""
     job = Job(
-        train=train_loader(work.train, BATCH_SIZE, AUGMENTATION),
-        validation=eval_loader(work.validation),
+        train_data=train_loader(work.train, BATCH_SIZE, AUGMENTATION),
+        val_data=eval_loader(work.validation),
         supernet=cell.supernet,
         training=TrainConfig(
             epochs=epochs * cell.training,
@@ -116,8 +116,8 @@ def _in_one_stage(results: Results, work: Task, cell: Cell, job: Job, cache: Pat
         results.add("training seconds", cell.supernet_key, seconds, str(job.training.seed))
     [result] = cafenet.search_widths(
         supernet,
-        job.train,
-        job.validation,
+        job.train_data,
+        job.val_data,
         f"{cell.percent}%",
         algorithm=job.algorithm,
         config=job.search,

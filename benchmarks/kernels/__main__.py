@@ -59,7 +59,8 @@ def seconds(network: str, way: str, epochs: float) -> float:
     from benchmarks.ranking.supernets import NEAR, WAYS
     from cafenet.data import train_loader
     from cafenet.supernet.build import build_supernet
-    from cafenet.supernet.train import TrainConfig, train_supernet
+    from cafenet.supernet.train import train_supernet
+    from cafenet.training.config import TrainConfig
 
     work = task(network)
     config = replace(WAYS[way].supernet, sort_by_importance=False)

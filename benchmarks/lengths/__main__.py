@@ -1,4 +1,4 @@
-"""How the epochs of a job are divided between the supernet and the slim model, for a network that comes trained.
+"""The division of a job's epochs between the supernet and the slim model, for a network that comes trained.
 
     python -m benchmarks.lengths                   # about an hour on one core for a seed; a second start continues
 

@@ -15,7 +15,7 @@ from benchmarks.peers.tasks import Task
 from benchmarks.ranking.networks import cifar_parts
 from cafenet.pipeline.gain import Measured
 from cafenet.pipeline.lengths import Given
-from cafenet.supernet.train import TrainConfig
+from cafenet.training.config import TrainConfig
 
 PERCENT = 25
 EPOCHS = 20

@@ -15,7 +15,7 @@ from cafenet.data import Augmentation, ImageData, eval_loader, train_loader
 from cafenet.models import load_model
 from cafenet.models.mobilenet_v2 import InvertedResidual
 from cafenet.scoring.evaluation import evaluate
-from cafenet.supernet.train import TrainConfig
+from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 BATCH_SIZE = 128

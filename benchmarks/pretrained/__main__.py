@@ -27,7 +27,8 @@ from cafenet.space.importance import sort_by_importance
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.supernet.train import train_supernet
+from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
 

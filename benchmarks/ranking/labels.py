@@ -20,7 +20,7 @@ from benchmarks.ranking.networks import SIZE, Task
 from cafenet.data import Augmentation, ImageData, eval_loader, load_data, train_loader
 from cafenet.scoring.evaluation import evaluate
 from cafenet.supernet.plain_training import initialised, train_model
-from cafenet.supernet.train import TrainConfig
+from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
 EPOCHS, BATCH_SIZE = 10, 128

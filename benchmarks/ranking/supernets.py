@@ -24,7 +24,8 @@ from cafenet.supernet.build import SupernetConfig, build_supernet
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.supernet.train import train_supernet
+from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig
 
 FULL_EPOCHS, EPOCHS = 4.5, 10.5

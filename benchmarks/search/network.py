@@ -16,7 +16,8 @@ from cafenet.space.bins import flops_sensitive_bins
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.supernet.train import train_supernet
+from cafenet.training.config import TrainConfig
 
 SIZE = 16
 EPOCHS = 40

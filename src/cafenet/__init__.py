@@ -44,8 +44,9 @@ if TYPE_CHECKING:  # for checkers and editors; `_MODULE_OF` says the same to Pyt
     from cafenet.supernet.build import SupernetConfig
     from cafenet.supernet.plain_training import train_model
     from cafenet.supernet.sampling import SamplingConfig
-    from cafenet.supernet.train import TrainConfig, train_supernet
+    from cafenet.supernet.train import train_supernet
     from cafenet.tracing.tracer import trace
+    from cafenet.training.config import TrainConfig
     from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
     __version__: str
@@ -96,7 +97,7 @@ _MODULE_OF = {
     "StagesConfig": "pipeline.stage_plan",
     "Supernet": "pipeline.own_loop",
     "SupernetConfig": "supernet.build",
-    "TrainConfig": "supernet.train",
+    "TrainConfig": "training.config",
     "Trend": "searching.algorithms.trend",
     "WidthSpace": "space.width_space",
     "evaluate": "scoring.evaluation",

@@ -16,8 +16,9 @@ from cafenet.space.bins import uniform_bins
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.supernet.train import train_supernet
 from cafenet.training.batch_feed import Feed
+from cafenet.training.config import TrainConfig
 from tests.helpers.pictures import pixels, small_data, write_image
 
 CIFAR = Augmentation(padding=4, flip=True)

@@ -4,7 +4,7 @@ import pytest
 from torch import nn
 
 from cafenet.detection.backbone_sources import _classes_of, _key_of
-from cafenet.runs.methods import Entry
+from cafenet.pipeline.entries import Entry
 
 
 def entry(method: str, budget: str = "50%") -> Entry:

@@ -101,7 +101,7 @@ def test_the_same_seed_gives_the_same_table(finished, recipe, tmp_path, monkeypa
 
     def noted_job(self, *arguments, **options):
         found = job(self, *arguments, **options)
-        sizes.append((len(found.train.dataset), len(found.validation.dataset)))
+        sizes.append((len(found.train_data.dataset), len(found.val_data.dataset)))
         return found
 
     monkeypatch.setattr(finals, "train_model", noted)

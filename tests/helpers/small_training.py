@@ -19,7 +19,8 @@ from cafenet.supernet.candidate_choice import Choice, Exact
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree, Sharing
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.supernet.train import train_supernet
+from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 
 NUM_CLASSES = 4

@@ -103,7 +103,7 @@ def trained_decoder() -> nn.Module:
 
 
 def of_words(metric: Any) -> Job:
-    return Job(train=Texts("words"), validation=Texts("words", 32), loss="model", metric=metric)
+    return Job(train_data=Texts("words"), val_data=Texts("words", 32), loss="model", metric=metric)
 
 
 @pytest.mark.parametrize("metric", ["perplexity", "token_accuracy", "negative_loss"])

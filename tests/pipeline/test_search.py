@@ -306,7 +306,7 @@ def test_channels_that_are_tied_stay_so_when_a_stage_leaves_one_in_each_group():
     half = {group.name: group.min_width for group in space.groups} | {"last": 16}
     narrow = space.extract(half)
     assert {group.divisor for group in cafenet.trace(narrow, EXAMPLE).groups} != {g.divisor for g in space.groups}
-    job, stage = Job(train=TRAIN, validation=VAL), Stage(2, parse_budget("60%", space), beta=1.0)
+    job, stage = Job(train_data=TRAIN, val_data=VAL), Stage(2, parse_budget("60%", space), beta=1.0)
     assert [group.name for group in stages._narrowed_space(narrow, EXAMPLE, job, space, stage).groups] == ["last"]
 
 

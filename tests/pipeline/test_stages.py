@@ -83,8 +83,8 @@ class Measured:
 def job(train: Dataset | None = None, metric: Callable | None = None, **options) -> Job:
     """8 steps of 8 examples and some ten scored widths a stage."""
     return Job(
-        train=train or Read(),
-        validation=noisy(96, 2),
+        train_data=train or Read(),
+        val_data=noisy(96, 2),
         metric=metric or Measured(),
         supernet=options.pop("supernet", SupernetConfig(r=1, beta=1.0)),
         training=options.pop("training", config(checkpoint_every=3)),

@@ -37,7 +37,7 @@ def searched(model: nn.Module, directory, **given):
 
 
 def test_a_trained_model_and_a_fresh_one_are_told_apart(trained, tmp_path):
-    job = Job(train=TRAIN, validation=VAL)
+    job = Job(train_data=TRAIN, val_data=VAL)
     accuracy = cafenet.evaluate(trained, VAL)["accuracy"]
     verdict = judge(trained, job, tmp_path / "one", None)
     most_frequent = int(torch.bincount(VAL.tensors[1]).max()) / 64
@@ -58,12 +58,12 @@ def test_fresh_networks_do_not_look_trained(seed, classes, tmp_path):
     )
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(32, classes))
-    assert not judge(model, Job(train=TRAIN, validation=TensorDataset(images, labels)), tmp_path, None).is_trained
+    assert not judge(model, Job(train_data=TRAIN, val_data=TensorDataset(images, labels)), tmp_path, None).is_trained
 
 
 @pytest.mark.parametrize("loss", ["bce", "cross_entropy"])
 def test_targets_of_two_dimensions(loss, trained, tmp_path):
-    job = Job(train=TRAIN, validation=TensorDataset(VAL.tensors[0], torch.eye(4)[VAL.tensors[1]]), loss=loss)
+    job = Job(train_data=TRAIN, val_data=TensorDataset(VAL.tensors[0], torch.eye(4)[VAL.tensors[1]]), loss=loss)
     assert judge(trained, job, tmp_path / "one", None).is_trained
     assert not judge(built(), job, tmp_path / "two", None).is_trained
 
@@ -73,17 +73,17 @@ def negative_distance(output: Tensor, target: Tensor) -> Tensor:
 
 
 def test_a_metric_of_the_users_own_is_compared_with_other_examples_targets(trained, tmp_path):
-    job = Job(train=TRAIN, validation=VAL, metric=negative_distance)
+    job = Job(train_data=TRAIN, val_data=VAL, metric=negative_distance)
     assert judge(trained, job, tmp_path / "one", None).is_trained
     assert not judge(built(), job, tmp_path / "two", None).is_trained
 
 
 def test_the_verdict_is_kept_for_the_same_model_data_and_metric_alone(trained, tmp_path, monkeypatch):
-    job = Job(train=TRAIN, validation=VAL)
+    job = Job(train_data=TRAIN, val_data=VAL)
     first = judge(trained, job, tmp_path, None)
     images, labels = VAL.tensors
     assert not judge(built(), job, tmp_path, None).is_trained
-    other = Job(train=TRAIN, validation=TensorDataset(images, (labels + 1) % 4))
+    other = Job(train_data=TRAIN, val_data=TensorDataset(images, (labels + 1) % 4))
     assert not judge(trained, other, tmp_path, None).is_trained
     assert judge(trained, Job(TRAIN, VAL, metric=lambda output, target: -output[:, 0]), tmp_path, None) != first
     judge(trained, job, tmp_path, None)

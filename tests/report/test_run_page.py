@@ -216,7 +216,7 @@ def test_the_supernet_of_the_fixed_pattern_has_the_colour_of_its_model():
     """Random stands before it, so it has the second of the other colours, in the search as among the results."""
     entries = [
         {"method": method, "budget": "50%", "search_score": None, "channels": {"features.0.conv": [0]}}
-        for method in ("Random", "Fixed pattern")
+        for method in ("Random", "Fixed sharing")
     ]
     run = made_up_run(9, entries=entries)
     run = replace(run, studies=[replace(run.studies[0], name="supernet-fixed")])

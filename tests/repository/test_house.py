@@ -1,5 +1,6 @@
 """The layout of the package is the architecture: nothing else at its root, and imports that go down."""
 
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -47,3 +48,16 @@ def test_tools_find_what_they_import(path):
 
 def test_no_file_is_long(figures):
     assert figures.long_files == {}
+
+
+def test_the_architecture_page_names_every_module(figures):
+    """The networks of `models`, the commands of `cli` and what lies in deeper folders are named together."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", Path("docs/architecture.md").read_text(), flags=re.MULTILINE)
+    named = {package: set(re.findall(r"`(\w+)/?`", text)) for package, text in rows}
+    missing = {
+        f"{package}.{module}"
+        for package, modules in figures.packages.items()
+        for module in (each.split(".")[0] for each in modules)
+        if package not in ("models", "cli") and module not in named[package]
+    }
+    assert missing == set()

@@ -16,6 +16,8 @@ def test_every_model_is_traced_once_per_shape(work, num_shapes):
     assert walk.most_traces == 1
     assert len(walk.traces) <= num_shapes
     assert len(walk.hops) >= len(walk.files) > 50
+    assert {"tracing", "supernet", "searching"} < walk.packages
+    assert ("pipeline", "searching") in walk.package_hops
 
 
 def test_a_second_trace_of_one_shape_is_counted():

@@ -18,7 +18,8 @@ from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.supernet.train import train_supernet
+from cafenet.training.config import TrainConfig
 from tests.helpers.small_training import Plain, batch, built, config, data, supernet_of, traced, trained
 
 

@@ -13,7 +13,8 @@ from cafenet.space.bins import flops_sensitive_bins
 from cafenet.supernet.candidate_choice import Race
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.train import TrainConfig, train_supernet
+from cafenet.supernet.train import train_supernet
+from cafenet.training.config import TrainConfig
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 from tests.helpers.small_training import log_of, sampling
 

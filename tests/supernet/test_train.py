@@ -11,8 +11,10 @@ from torch.nn import functional
 from cafenet.supernet.candidate_choice import Race
 from cafenet.supernet.sharing import Bilateral, LocallyFree
 from cafenet.supernet.supernet import Supernet
-from cafenet.supernet.train import TrainConfig, TrainResult, train_supernet
+from cafenet.supernet.train import train_supernet
 from cafenet.training.batch_feed import Feed
+from cafenet.training.config import TrainConfig
+from cafenet.training.loop import TrainResult
 from cafenet.training.optimizers import OptimizerConfig
 from tests.helpers.small_training import (
     Plain,

@@ -2,7 +2,7 @@
 
     git worktree add /tmp/earlier v0.1.0
     PYTHONPATH=/tmp/earlier/src:. python -m tools.docs.same_results --save earlier.json
-    PYTHONPATH=src:. python -m tools.docs.same_results --compare earlier.json
+    PYTHONPATH=src:. python -m tools.docs.same_results --compare earlier.json --renamed fixed-pattern fixed-sharing
 
 The jobs are a search in two stages, a run with all baselines and a comparison of two detectors (`tiny_jobs.py`).
 Widths, scores and accuracies are compared as they are, all tensors of all checkpoints and models by digests. Numbers
@@ -37,13 +37,24 @@ def main() -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--save", type=Path, metavar="FILE", help="write the results")
     what.add_argument("--compare", type=Path, metavar="FILE", help="compare with results that were written before")
+    parser.add_argument(
+        *("--renamed", "-r"),
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("OLD", "NEW"),
+        help="words of the earlier file",
+    )
     options = parser.parse_args()
     found = results()
     if options.save:
         options.save.write_text(json.dumps(found, indent=1, sort_keys=True))
         print(f"{len(found)} values of {Path(cafenet.__file__).parent} are in {options.save}")
         return 0
-    differing = list(differences(json.loads(options.compare.read_text()), found))
+    earlier = options.compare.read_text()
+    for old, new in options.renamed:
+        earlier = earlier.replace(old, new)
+    differing = list(differences(json.loads(earlier), found))
     print("\n".join([f"{len(found)} values, {len(differing)} of them differ", *differing]))
     return 1 if differing else 0
 

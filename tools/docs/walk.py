@@ -40,6 +40,17 @@ class Walk:
     """Number of traces of each model, by its shapes and those of its inputs."""
 
     @property
+    def packages(self) -> set[str]:
+        """The packages whose files were entered; `errors.py` counts as one."""
+        return {_package_of(file) for file in self.files}
+
+    @property
+    def package_hops(self) -> set[tuple[str, str]]:
+        """Pairs of packages between which there is a hop."""
+        pairs = {(_package_of(caller), _package_of(called)) for caller, called in self.hops}
+        return {pair for pair in pairs if pair[0] != pair[1]}
+
+    @property
     def most_traces(self) -> int:
         """Number of traces of the model that was traced most often."""
         return max(self.traces.values(), default=0)
@@ -50,6 +61,7 @@ def main() -> None:
     for name, work in (("search", tiny_search), ("run", tiny_run)):
         walk = walked(work)
         print(f"{name}: {len(walk.files)} files, {len(walk.hops)} hops between files")
+        print(f"  {len(walk.packages)} packages, {len(walk.package_hops)} hops between packages")
         num_traces = sum(walk.traces.values())
         print(f"  {num_traces} traces of {len(walk.traces)} shapes, at most {walk.most_traces} of one")
 
@@ -83,6 +95,11 @@ def _watched() -> Iterator[Walk]:
         yield walk
     finally:
         sys.setprofile(None)
+
+
+def _package_of(file: str) -> str:
+    """The first part of the path inside the package: `space` for `space/bins.py`."""
+    return Path(file).relative_to(PACKAGE).parts[0]
 
 
 def _nearest(frame: FrameType | None) -> str | None:

@@ -16,16 +16,20 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "compare",
         help="show several runs side by side, with what differs in their recipes",
-        description="One table and one page of several runs: accuracy, FLOPs and time beside the keys that differ. "
-        "Where one number is all that differs (r, lambda, beta, ...), accuracy and time are drawn against it.",
+        description="Show several runs in one table and on one page: accuracy, FLOPs and time beside the keys that "
+        "differ. Where one number is all that differs (r, lambda, beta, ...), accuracy and time are drawn against it.",
         epilog="examples:\n"
         "  for r in 0 1 2; do cafenet run demo --supernet.r $r --output runs/r$r; done\n"
         "  cafenet compare runs/r0 runs/r1 runs/r2 --open",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("runs", metavar="RUN_DIR", type=some_path, nargs="+")
+    parser.add_argument("runs", metavar="RUN_DIR", type=some_path, nargs="+", help="directories of runs")
     parser.add_argument(
-        "--output", type=some_path, metavar="FILE", default=Path("comparison.html"), help="(%(default)s)"
+        "--output",
+        type=some_path,
+        metavar="FILE",
+        default=Path("comparison.html"),
+        help="where to write the page (default: %(default)s)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument("--figures", type=some_path, metavar="DIR", help="also save every figure as SVG")

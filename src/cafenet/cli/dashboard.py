@@ -24,12 +24,12 @@ def add_to(commands: Any) -> None:
         epilog="examples:\n  cafenet dashboard runs/demo\n  cafenet dashboard runs/demo --study supernet-fixed",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path, help="directory of a run or a search")
     parser.add_argument("--study", metavar="NAME", help="study of which supernet (default: the first)")
     parser.add_argument(
         "--host",
         default="localhost",
-        help="address to serve on (%(default)s); other machines reach any other address, without a login",
+        help="address to serve on (default: %(default)s); other machines reach any other address, without a login",
     )
     parser.add_argument(
         "--allow-host",
@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
         metavar="NAME",
         help="another name under which browsers may reach it, such as that of a proxy; can be repeated",
     )
-    parser.add_argument("--port", type=int, default=8080, help="(%(default)s)")
+    parser.add_argument("--port", type=int, default=8080, help="port to serve on (default: %(default)s)")
     parser.set_defaults(command_function=_dashboard)
 
 

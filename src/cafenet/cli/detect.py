@@ -29,6 +29,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "detect",
         help="compare searched backbones under Faster R-CNN or RetinaNet",
+        description="Train and evaluate searched backbones alike, under Faster R-CNN or RetinaNet.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -13,7 +13,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
         help="print versions, devices and known incompatibilities with their remedies",
-        description="Prints what a report of a problem should contain, and what does not fit together.",
+        description="Print what a report of a problem should contain, and what does not fit together.",
     )
     parser.set_defaults(command_function=_doctor)
 

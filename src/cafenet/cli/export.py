@@ -35,7 +35,7 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path, help="directory of a run or a search")
     parser.add_argument(
         "file",
         metavar="FILE",

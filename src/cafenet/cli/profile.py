@@ -35,7 +35,13 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(command_function=_profile)
     parser.add_argument("model", metavar="MODEL", help="a model by name, as for `cafenet inspect`")
     parser.add_argument("--input", type=input_size, metavar="3,224,224", help="size of one input, without the batch")
-    parser.add_argument("--freeze", action="append", default=[], metavar="NAME", help="keep the widths of these layers")
+    parser.add_argument(
+        "--freeze",
+        action="append",
+        default=[],
+        metavar="LAYER",
+        help="keep the widths of layers with this name, as in '*.se'; can be repeated",
+    )
     parser.add_argument(
         "--runtime",
         default="torch",

@@ -17,12 +17,12 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "report",
         help="write the page of a run (report.html), finished or not",
-        description="Everything known about a run on one self-contained page, also while the run is still going.",
+        description="Write all that is known about a run to one self-contained page, finished or not.",
         epilog="examples:\n  cafenet report runs/demo --open\n"
         "  cafenet report runs/demo --output demo.html --figures figures/",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=some_path)
+    parser.add_argument("run", metavar="RUN_DIR", type=some_path, help="directory of a run or a search")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument(
         "--output", type=some_path, metavar="FILE", help="where to write (default: RUN_DIR/report.html)"

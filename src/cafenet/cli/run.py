@@ -26,7 +26,7 @@ _STEPS: dict[str, tuple["Step", str]] = {
     "run": ("evaluate", "the whole job: supernet, search, training from scratch, baselines, table"),
     "train": ("train", "only train the supernets of a recipe"),
     "search": ("search", "train the supernets and search their widths"),
-    "finetune": ("finetune", "up to the training of the final models"),
+    "finetune": ("finetune", "everything up to the training of the final models"),
     "evaluate": ("evaluate", "same as run: everything up to the table"),
 }
 
@@ -39,13 +39,21 @@ def add_to(commands: Any) -> None:
     """
     for name, (step, help_text) in _STEPS.items():
         parser = commands.add_parser(
-            name, help=help_text, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+            name,
+            help=help_text,
+            description=f"{help_text[0].upper()}{help_text[1:]}.",
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a .yaml file, or a shipped recipe's name")
         parser.add_argument("--output", type=some_path, metavar="DIR", help="run directory (default: runs/RECIPE)")
         loudness = parser.add_mutually_exclusive_group()
         parser.add_argument(
-            "--log", action="append", default=[], metavar="KIND:PATH", help="jsonl:FILE, tensorboard:DIR or mlflow:DIR"
+            "--log",
+            action="append",
+            default=[],
+            metavar="KIND:PATH",
+            help="where events go: jsonl:FILE, tensorboard:DIR or mlflow:DIR",
         )
         loudness.add_argument("--quiet", action="store_true", help="print nothing but the result")
         loudness.add_argument("--verbose", action="store_true", help="also log what each step begins with and finds")

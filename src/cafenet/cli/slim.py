@@ -56,9 +56,15 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--budget", default="50%", help="50%%, 150M, '1.5M params' or 12ms (default: 50%%)")
     parser.add_argument(
-        "--output", type=some_path, default=Path("runs/slim"), metavar="DIR", help="(default: runs/slim)"
+        "--output",
+        type=some_path,
+        default=Path("runs/slim"),
+        metavar="DIR",
+        help="output directory (default: runs/slim)",
     )
-    parser.add_argument("--effort", choices=("quick", "normal", "thorough"), default="normal", help="(default: normal)")
+    parser.add_argument(
+        "--effort", choices=("quick", "normal", "thorough"), default="normal", help="amount of work (default: normal)"
+    )
     parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="examples per step (default: 128)")
     parser.add_argument(
         "--image-size",
@@ -66,9 +72,13 @@ def add_to(commands: Any) -> None:
         metavar="H,W",
         help="scale images to this size (default: what the model was published for, or as they are)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all random numbers (default: 0)")
     parser.add_argument(
-        "--log", action="append", default=[], metavar="KIND:PATH", help="jsonl:FILE, tensorboard:DIR or mlflow:DIR"
+        "--log",
+        action="append",
+        default=[],
+        metavar="KIND:PATH",
+        help="where events go: jsonl:FILE, tensorboard:DIR or mlflow:DIR",
     )
     parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
 

@@ -80,7 +80,7 @@ class Baseline:
         return train_model(
             begun,
             self.example_inputs,
-            self.job.train,
+            self.job.train_data,
             self.training,
             loss=self.job.loss,
             directory=place_for(place.parent, place.name, begins_with),
@@ -98,7 +98,9 @@ class Baseline:
         slim = uniform_cut(space, self.model, within, options, by_importance=self.is_trained)
         if self.is_trained:
             size, device = self.job.scoring.calibration_size, next(slim.parameters()).device
-            recalibrate_model(slim, hold_examples(self.job.train, "training data", num_examples=size, device=device))
+            recalibrate_model(
+                slim, hold_examples(self.job.train_data, "training data", num_examples=size, device=device)
+            )
         return slim
 
 

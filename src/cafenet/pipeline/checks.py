@@ -63,10 +63,10 @@ def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: b
         if isinstance(job.metric, str)
         else UserPart(expect_function(job.metric), "the metric", "the check before the search")
     )
-    output, target, _ = _few_outputs(space.model, job.train, "training data")
+    output, target, _ = _few_outputs(space.model, job.train_data, "training data")
     if job.loss == OWN_LOSS:
         own_loss(output, target)
-    for data, name in ((job.validation, "validation data"), (test, "test data")):
+    for data, name in ((job.val_data, "validation data"), (test, "test data")):
         if data is not None:
             _check_scored(job, metric, space.model, data, name, is_fresh)
 

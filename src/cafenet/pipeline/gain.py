@@ -174,7 +174,7 @@ def _measured(
     sizes = (0, 0)
     for name, model in models.items():
         widths = getattr(model, RECORD).widths if rows else None  # the original comes first, and may itself be slim
-        score = _score(model, job.validation, "validation data", job.metric, job.loss)
+        score = _score(model, job.val_data, "validation data", job.metric, job.loss)
         tested = None if test is None else _score(model, test, "test data", job.metric, job.loss)
         sizes = (score[1], 0 if tested is None else tested[1])
         rows.append(
@@ -231,7 +231,7 @@ def _identity(
     """Return everything that a comparison depends on, as plain JSON values."""
     content = {
         "models": {name: digest_of_model(model) for name, model in models.items()},
-        "validation": _fingerprint(job.validation, "validation data"),
+        "validation": _fingerprint(job.val_data, "validation data"),
         "test": None if test is None else _fingerprint(test, "test data"),
         "metric": metric_name(job.metric),
         "loss": job.loss if isinstance(job.loss, str) else "own",

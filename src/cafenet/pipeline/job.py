@@ -16,16 +16,16 @@ from cafenet.searching.latency.measure import KnownLatency, LatencyConfig
 from cafenet.searching.search_config import SearchConfig
 from cafenet.supernet.build import SupernetConfig
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.train import TrainConfig
+from cafenet.training.config import TrainConfig
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """The data and options that all stages of a search have in common."""
 
-    train: Dataset[Any] | DataLoader[Any]
+    train_data: Dataset[Any] | DataLoader[Any]
     """Training data: a data set or a loader of pairs (inputs, target)."""
-    validation: Data
+    val_data: Data
     """Validation data that widths are scored on."""
     loss: str | LossFunction = "cross_entropy"
     """The loss, by name or as a function of (output, target)."""

@@ -120,7 +120,7 @@ def search_trained(supernet: Supernet, budgets: Sequence[Budget], job: Job, dire
 
 def _searched(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory: Path) -> list[FoundWidths]:
     """Search a trained supernet for budgets."""
-    scorer = Scorer(supernet, job.train, job.validation, metric=job.metric, loss=job.loss, config=job.scoring)
+    scorer = Scorer(supernet, job.train_data, job.val_data, metric=job.metric, loss=job.loss, config=job.scoring)
     file = directory / LATENCY
     search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=file, full=job.full)
     return search.run(budgets, directory / JOURNAL, quiet=job.quiet)
@@ -136,7 +136,7 @@ def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:
         "latency": job.latency.made_with(),
         "metric": metric_name(job.metric),
         "supernet": supernet_identity(supernet),
-        "validation": hold_examples(job.validation, "validation data", num_examples=_FINGERPRINT).digest(),
+        "validation": hold_examples(job.val_data, "validation data", num_examples=_FINGERPRINT).digest(),
     }
     plain: dict[str, Any] = json.loads(json.dumps(content, default=repr))
     return plain
@@ -170,7 +170,7 @@ def train_stage(
         sampling = replace(sampling, flops_band=band_about(budgets, space))
     train_supernet(
         supernet,
-        job.train,
+        job.train_data,
         job.training,
         sampling=sampling,
         loss=job.loss,

@@ -51,8 +51,9 @@ from cafenet.supernet import supernet as weights
 from cafenet.supernet.candidate_choice import Choice
 from cafenet.supernet.plain_training import train_model
 from cafenet.supernet.sharing import Sharing
-from cafenet.supernet.train import TrainConfig, check_training
+from cafenet.supernet.train import check_training
 from cafenet.tracing.tracer import trace
+from cafenet.training.config import TrainConfig
 
 _ANY_LATENCY_MS = 1e9
 """Latency of the full model where it only matters whether a budget caps latency."""
@@ -221,8 +222,8 @@ class Supernet(weights.Supernet):
             raise BudgetError('a search needs a budget, but there is none; say supernet.search(..., budget="50%")')
         chosen: SearchOptions = plain_numbers(options) or SearchOptions()
         job = Job(
-            train=train_data,  # type: ignore[arg-type]
-            validation=val_data,
+            train_data=train_data,  # type: ignore[arg-type]
+            val_data=val_data,
             loss=loss,
             metric=metric,
             training=replace(finetune or TrainConfig(), seed=int(seed)),
@@ -263,10 +264,10 @@ def _search(
     """Search every budget in a directory."""
     inputs = supernet.example_inputs
     if inputs is None:
-        held = hold_examples(job.train, "training data", num_examples=1, device=supernet.device)
+        held = hold_examples(job.train_data, "training data", num_examples=1, device=supernet.device)
         inputs = inputs_to_trace(supernet.model, held.batch[0])
     if is_trained_further:
-        check_training(job.training, job.train, supernet.device, job.loss)
+        check_training(job.training, job.train_data, supernet.device, job.loss)
     measure = cache(partial(measure_latency, supernet.space.model, inputs, job.latency))
     budgets = _budgets(budget, supernet.space, measure)
     if any(each.is_measured for each in budgets):
@@ -318,10 +319,10 @@ def _finished(found: StagesResult, inputs: Any, job: Job, place: Path, is_traine
     """Return the slim model with statistics of its own, trained further if the user asked for it."""
     slim = found.slim
     device = next(slim.parameters()).device
-    examples = hold_examples(job.train, "training data", num_examples=job.scoring.calibration_size, device=device)
+    examples = hold_examples(job.train_data, "training data", num_examples=job.scoring.calibration_size, device=device)
     recalibrate_model(slim, examples)
     if not is_trained_further:
         return slim.eval()
     begins_with = {"channels": dict(found.result.channels), "stage": found.place.name}
     kept = place_for(place.parent, place.name, begins_with)
-    return train_model(slim, inputs, job.train, job.training, loss=job.loss, directory=kept, quiet=job.quiet)
+    return train_model(slim, inputs, job.train_data, job.training, loss=job.loss, directory=kept, quiet=job.quiet)

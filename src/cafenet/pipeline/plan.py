@@ -164,7 +164,7 @@ def _stage_parts(
         build_bins(space, job.supernet), {"flops": space.flops, "params": space.params}, Budget("", caps)
     )
     num_widths = job.algorithm.num_widths(feasible)
-    size = min(length_of(job.validation) or job.scoring.max_examples, job.scoring.max_examples)
+    size = min(length_of(job.val_data) or job.scoring.max_examples, job.scoring.max_examples)
     if has_statistics(space.model):
         size += job.scoring.calibration_size
     seconds = None if example is None else num_widths * size * example
@@ -188,13 +188,13 @@ def _comparison(
     text = f"score the {num_models} finished models and measure their latencies in turns"
     if measuring is None:
         return PlannedPart(text, None)
-    num_examples = (length_of(job.validation) or 0) + (num_test or 0)
+    num_examples = (length_of(job.val_data) or 0) + (num_test or 0)
     return PlannedPart(text, num_models * (num_examples * _seconds_per_example(model, job) + ROUNDS * measuring))
 
 
 def _training(text: str, config: TrainConfig, job: Job, step: float | None) -> PlannedPart:
     """Return a training as a part of the plan."""
-    feed = Feed(job.train, batch_size=config.batch_size, accumulate=config.accumulate)
+    feed = Feed(job.train_data, batch_size=config.batch_size, accumulate=config.accumulate)
     num_steps = round(config.epochs * feed.steps_per_epoch)
     epochs = f"{config.epochs:g} epoch{'' if config.epochs == 1 else 's'}"
     what = f"{text} for {epochs} ({num_steps:,} steps, rate {config.optimizer.lr:g})"
@@ -210,7 +210,7 @@ def _seconds_per_step(model: nn.Module, space: WidthSpace, budget: Budget, job: 
     def steps(number: int) -> Callable[[], Any]:
         supernet = build_supernet(model, space, job.supernet, seed=job.training.seed)
         return lambda: train_supernet(
-            supernet, job.train, job.training, sampling=sampling, loss=job.loss, quiet=True, max_steps=number
+            supernet, job.train_data, job.training, sampling=sampling, loss=job.loss, quiet=True, max_steps=number
         )
 
     _timed(steps(1))  # the first step compiles kernels
@@ -234,7 +234,7 @@ def _seconds_per_slim_step(model: nn.Module, space: WidthSpace, job: Job, config
     def steps(number: int) -> Callable[[], Any]:
         whole = of_one_width(model, space)
         return lambda: train_supernet(
-            whole, job.train, config, sampling=SamplingConfig(), loss=job.loss, quiet=True, max_steps=number
+            whole, job.train_data, config, sampling=SamplingConfig(), loss=job.loss, quiet=True, max_steps=number
         )
 
     _timed(steps(1))
@@ -243,7 +243,7 @@ def _seconds_per_slim_step(model: nn.Module, space: WidthSpace, job: Job, config
 
 def _seconds_per_example(model: nn.Module, job: Job) -> float:
     """Time a model on a batch as widths are scored."""
-    held = hold_examples(job.validation, "validation data", num_examples=job.scoring.batch_size)
+    held = hold_examples(job.val_data, "validation data", num_examples=job.scoring.batch_size)
 
     def run() -> Any:
         return output_of(model, held.batch[0], "validation data")

@@ -37,9 +37,10 @@ from cafenet.scoring.metrics import Metric
 from cafenet.searching.budget import costs_in, expect_different
 from cafenet.supernet.build import for_capped_costs
 from cafenet.supernet.plain_training import initialised
-from cafenet.supernet.train import TrainConfig, share_full_network
+from cafenet.supernet.train import share_full_network
 from cafenet.tracing.tracer import trace
 from cafenet.training.batch_feed import as_dataset
+from cafenet.training.config import TrainConfig
 from cafenet.training.losses import OWN_LOSS
 
 
@@ -241,8 +242,8 @@ def search(
         outputs = outputs_that_count(model, example_inputs)
     training, final = given.trainings(is_trained=False)
     job = Job(
-        train=train_data,
-        validation=list(val_data) if isinstance(val_data, Iterator) else val_data,  # every stage reads them
+        train_data=train_data,
+        val_data=list(val_data) if isinstance(val_data, Iterator) else val_data,  # every stage reads them
         loss=loss,
         metric=metric,
         supernet=for_capped_costs(supernet_of(chosen, is_trained=False), costs),

@@ -77,7 +77,7 @@ def judge(model: nn.Module, job: Job, place: Path, trained: bool | None) -> Verd
 
 def _asked(model: nn.Module, job: Job) -> dict[str, str]:
     """Return everything that a verdict depends on."""
-    held = hold_examples(job.validation, "validation data", num_examples=min(_MOST_EXAMPLES, job.scoring.max_examples))
+    held = hold_examples(job.val_data, "validation data", num_examples=min(_MOST_EXAMPLES, job.scoring.max_examples))
     loss = job.loss if isinstance(job.loss, str) else "own"
     return {
         "model": digest_of_model(model),
@@ -89,7 +89,7 @@ def _asked(model: nn.Module, job: Job) -> dict[str, str]:
 
 def _expect_numbers(model: nn.Module, job: Job) -> None:
     """Refuse a model whose answers to a few validation examples are not numbers."""
-    held = hold_examples(job.validation, "validation data", num_examples=_FEW)
+    held = hold_examples(job.val_data, "validation data", num_examples=_FEW)
     answers = tensors_of(output_of(model, held.batch[0], "validation data"))
     if any(answer.is_floating_point() and bool(answer.isnan().any()) for answer in answers):
         raise ScoringError(
@@ -101,7 +101,7 @@ def _expect_numbers(model: nn.Module, job: Job) -> None:
 def _looked_at(model: nn.Module, job: Job) -> Verdict:
     """Compare the model's score on some validation examples with chance and with fresh copies of it."""
     most = min(_MOST_EXAMPLES, job.scoring.max_examples)
-    held = in_content_order(hold_examples(job.validation, "validation data", num_examples=most))
+    held = in_content_order(hold_examples(job.val_data, "validation data", num_examples=most))
     found = against_chance(model, held, job)
     is_trained = found.score - found.chance >= max(_SHARE * found.scale, _ERRORS * found.error, 1e-9)
     if is_trained:

@@ -30,7 +30,8 @@ from cafenet.searching.budget import Budget, parse_budget
 from cafenet.searching.latency.measure import check_runtime, measure_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.plain_training import initialised, train_model
-from cafenet.supernet.train import TrainConfig, check_training
+from cafenet.supernet.train import check_training
+from cafenet.training.config import TrainConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +169,7 @@ class WholeSearch:
         """
         for training in (self.job.training, self.final):
             if training is not None:
-                check_training(training, self.job.train, next(self.model.parameters()).device, self.job.loss)
+                check_training(training, self.job.train_data, next(self.model.parameters()).device, self.job.loss)
         beta = self.job.supernet.beta
         plans = [plan_stages(each.budget, each.full_costs, beta, each.stages) for each in asked]
         is_fresh = not all((each.place / STAGES.name).exists() for each in asked)
@@ -235,7 +236,9 @@ class WholeSearch:
         slim, job, channels = found.slim, self.job, found.result.channels
         if self.final is None or self.start == "supernet":
             num_examples, device = job.scoring.calibration_size, next(slim.parameters()).device
-            recalibrate_model(slim, hold_examples(job.train, "training data", num_examples=num_examples, device=device))
+            recalibrate_model(
+                slim, hold_examples(job.train_data, "training data", num_examples=num_examples, device=device)
+            )
         else:
             slim = self.space.extract(channels=channels, model=initialised(self.model, self.final.seed))
         if self.final is None:
@@ -247,7 +250,7 @@ class WholeSearch:
             return train_model(
                 slim,
                 self.example_inputs,
-                job.train,
+                job.train_data,
                 self.final,
                 loss=job.loss,
                 directory=place,

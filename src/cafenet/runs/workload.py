@@ -291,8 +291,8 @@ class Workload:
         supernet = replace(recipe.supernet, sharing="locally_free", r=0, per_group=False) if fixed else recipe.supernet
         training = replace(recipe.train, seed=recipe.seed)
         return Job(
-            train=self.loader(self.train, augmented_batch=training.batch_size),
-            validation=self.loader(self.validation),
+            train_data=self.loader(self.train, augmented_batch=training.batch_size),
+            val_data=self.loader(self.validation),
             loss=recipe.loss,
             metric=recipe.metric,
             supernet=supernet,

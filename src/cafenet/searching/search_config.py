@@ -12,7 +12,7 @@ class SearchConfig:
     """Options of a search that do not depend on the algorithm.
 
     Example:
-        >>> from cafenet.searching.width_search import SearchConfig
+        >>> from cafenet.searching.search_config import SearchConfig
         >>> SearchConfig(min_usage=0.98, seed=1).num_finalists
         5
     """

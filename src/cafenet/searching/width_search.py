@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 def search_widths(
     supernet: Supernet,
-    train: Data,
-    validation: Data,
+    train_data: Data,
+    val_data: Data,
     budget: str | Sequence[str] = "50%",
     *,
     algorithm: Algorithm | None = None,
@@ -59,8 +59,8 @@ def search_widths(
 
     Args:
         supernet: The trained supernet.
-        train: Training data, from which examples for the recalibration of batch norm are taken.
-        validation: Validation data that widths are scored on.
+        train_data: Training data, from which examples for the recalibration of batch norm are taken.
+        val_data: Validation data that widths are scored on.
         budget: One budget ("50%", "150M", "50%+2M params", "12ms"), several separated by commas ("75%,50%,25%"), or a
             sequence of such texts.
         algorithm: The search algorithm, by default `Trend()`.
@@ -107,7 +107,7 @@ def search_widths(
         scoring=(scoring, ScoringConfig | None),
         latency=(latency, LatencyConfig | None),
     )
-    scorer = Scorer(supernet, train, validation, metric=metric, loss=loss, config=plain_numbers(scoring))
+    scorer = Scorer(supernet, train_data, val_data, metric=metric, loss=loss, config=plain_numbers(scoring))
     settings = plain_numbers(config) or SearchConfig()
     search = WidthSearch(scorer, algorithm or Trend(), settings, latency or LatencyConfig())
     budgets = search.budgets(budget)

@@ -18,8 +18,9 @@ from cafenet.modules.copying import copy_of
 from cafenet.modules.unwrapping import unwrap
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.sampling import SamplingConfig
-from cafenet.supernet.train import TrainConfig, of_one_width, train_supernet
+from cafenet.supernet.train import of_one_width, train_supernet
 from cafenet.tracing.tracer import find_space
+from cafenet.training.config import TrainConfig
 from cafenet.training.distillation import DistillConfig
 
 

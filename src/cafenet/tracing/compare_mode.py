@@ -43,18 +43,35 @@ class Fault:
     """An error of the check run, its place, and the op of the trace at which it happened (None after the last op)."""
 
     reason: str
+    """First line of the error."""
     path: str
+    """Name of the module whose forward ran."""
     record: Record | None
+    """The op of the trace, or None after the last op."""
 
 
 class Sizes:
-    """Predicts the size of a labelled dimension when only some units are kept."""
+    """Predicts the size of a labelled dimension when only some units are kept.
+
+    Args:
+        grouping: The units of all atoms.
+        keep: Whether each unit is kept, one flag per unit; the last one is for atoms without a unit.
+    """
 
     def __init__(self, grouping: Grouping, keep: Any) -> None:
         self._units, self._keep = grouping.unit_of_atom, keep
         self._known: dict[int, int] = {}
 
     def predict(self, size: int, label: IntArray | None) -> int:
+        """Predicts one size.
+
+        Args:
+            size: Size of the dimension in the trace.
+            label: Atoms of the dimension, or None if its size is fixed.
+
+        Returns:
+            The size at the other widths.
+        """
         if label is None:
             return size
         if id(label) not in self._known:
@@ -63,7 +80,16 @@ class Sizes:
 
 
 class CompareMode(EagerMode):
-    """Lets the ops run, and notes those that have another shape than in the trace; stops if other ops run."""
+    """Lets the ops run, and notes those that have another shape than in the trace; stops if other ops run.
+
+    Args:
+        records: The ops of the trace, in order.
+        sizes: The predicted sizes.
+        paths: Names of the modules that run.
+        values: Values of meta tensors, if there are any.
+        seed: Seed of random ops.
+        is_replay: Whether it is known that the code must read the numbers of the trace.
+    """
 
     def __init__(
         self,
@@ -86,14 +112,24 @@ class CompareMode(EagerMode):
 
     @property
     def failing(self) -> Record | None:
+        """The op of the trace that is due now, or None after the last one."""
         return self._records[self._position] if self._position < len(self._records) else None
 
     def expect_end(self) -> None:
+        """Checks that all ops of the trace have run.
+
+        Raises:
+            Mismatch: If some have not.
+        """
         if self._position < len(self._records):
             raise Mismatch("other ops run at other widths (fewer than at full width)")
 
     def note(self, error: Exception) -> None:
-        """Records the error at the current op."""
+        """Records an error at the current op.
+
+        Args:
+            error: The error.
+        """
         reason = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__}: {error}"
         line = reason.strip().splitlines()[0] if reason.strip() else type(error).__name__
         self.faults.append(Fault(line, self.path, self.failing))
@@ -128,13 +164,26 @@ class CompareMode(EagerMode):
         return out
 
     def explain(self, asked: Sequence[int]) -> None:
-        """Looks for the dimensions from which the sizes of a failing reshape were taken."""
+        """Looks for the dimensions from which the sizes of a failing reshape were taken.
+
+        Args:
+            asked: Sizes that the reshape asked for.
+        """
         record = self.failing
         if record is not None:
             self.ties += find_ties(asked, record, self._records[: self._position], self._sizes.predict)
 
     def go_on_past_reshape(self, error: Exception, inputs: Sequence[Tensor], asked: Sequence[int]) -> Any:
-        """Continues after a reshape that raised before any op ran."""
+        """Continues after a reshape that raised before any op ran.
+
+        Args:
+            error: The error that it raised.
+            inputs: Tensors that it was given.
+            asked: Sizes that it asked for.
+
+        Returns:
+            A stand-in for its result.
+        """
         record = self.failing
         if record is None or record.func not in _VIEWS:
             raise error
@@ -183,7 +232,11 @@ def _is_broadcast(record: Record) -> bool:
 
 
 class ReshapeMode(TorchFunctionMode):
-    """Continues after a `reshape` that raises: it rejects impossible sizes before it runs any op."""
+    """Continues after a `reshape` that raises: it rejects impossible sizes before it runs any op.
+
+    Args:
+        mode: The mode that knows the op that is due.
+    """
 
     def __init__(self, mode: CompareMode) -> None:
         super().__init__()
