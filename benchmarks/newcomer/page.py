@@ -56,7 +56,7 @@ def _earlier(results: Results) -> list[str]:
     lines = []
     for part in results.parts():
         if part not in NETWORKS:
-            lines += ["", f"With the defaults before ({part}), which this cell and the demo led to change:", ""]
+            lines += ["", f"With earlier defaults ({part}):", ""]
             lines += _table(results, [part])
     return lines
 

@@ -75,6 +75,7 @@ DETECTOR = {
 BY_THE_CLOCK = {
     "latency_ms",
     "latency_quartiles_ms",
+    "latency_range_ms",
     "seconds",
     "started",
     "finished",

@@ -9,6 +9,7 @@ from torch.nn import functional
 import cafenet
 from cafenet.errors import BudgetError, CheckpointError, TrainingError
 from cafenet.pipeline.result import SearchResults
+from cafenet.searching.latency.measure import Latency
 from cafenet.space.bins import flops_sensitive_bins
 from cafenet.supernet.sharing import LocallyFree
 from tests.helpers.small_search import TRAIN, VALIDATION
@@ -166,8 +167,12 @@ def test_a_share_of_the_latency_is_measured_with_the_options_of_the_search(monke
         asked.append(settings.batch_size)
         return float(model.one.out_channels + model.two.out_channels)
 
-    for place in ("pipeline.own_loop", "pipeline.gain", "searching.width_search", "searching.latency.estimate"):
+    def measured_in_turns(models, inputs, settings, reference=None):
+        return [Latency(*[measured(model, inputs, settings)] * 3) for model in models]
+
+    for place in ("pipeline.own_loop", "searching.width_search", "searching.latency.estimate"):
         monkeypatch.setattr(f"cafenet.{place}.measure_latency", measured)
+    monkeypatch.setattr("cafenet.pipeline.gain.measure_latencies", measured_in_turns)
     supernet = cafenet.Supernet(built(), IMAGES, budget="70% latency")
     assert not asked  # it is measured when the search begins
     options = cafenet.SearchOptions(
