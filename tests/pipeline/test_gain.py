@@ -1,5 +1,6 @@
 """What a search gained: the numbers are those of the finished models, and are kept with their identity."""
 
+import copy
 import io
 import json
 from dataclasses import replace
@@ -84,6 +85,71 @@ def test_uniform_is_cut_from_the_same_model_and_trained_alike(trained, answer):
     assert all(torch.equal(kept[name], value) for name, value in slim.state_dict().items())
 
 
+def answered_by(model: nn.Module) -> torch.utils.data.TensorDataset:
+    """Noise, on which networks differ, with a model's own answers as labels."""
+    images = torch.randn(200, 3, 4, 4, generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        return torch.utils.data.TensorDataset(images, copy.deepcopy(model).eval()(images).argmax(1))
+
+
+@pytest.fixture(scope="module")
+def uniform_first(trained, tmp_path_factory):
+    """A search whose validation data Uniform answers better: its labels are Uniform's own answers."""
+    labelled = answered_by(searched(trained).uniform)
+    directory = tmp_path_factory.mktemp("uniform-first")
+    return cafenet.search(
+        trained,
+        TRAIN,
+        labelled,
+        "50%",
+        train=config(),
+        finetune=config(),
+        options=OPTIONS,
+        trained=True,
+        quiet=True,
+        directory=directory,
+    )
+
+
+def test_uniform_is_handed_back_where_the_validation_data_prefer_it(trained, uniform_first):
+    result = uniform_first
+    assert result.gain.baseline.score == 1.0 > result.gain.found.score
+    assert result.is_uniform
+    assert result.model is result.uniform
+    assert result.searched is not result.model
+    assert result.costs == {"flops": traced(result.model).flops(), "params": result.gain.baseline.params}
+    assert dict(result.widths) != dict(result.found.widths)
+    space = traced(trained)
+    assert space.flops(dict(result.widths)) == result.costs["flops"] <= 0.5 * space.flops()
+    assert {name: len(kept) for name, kept in result.channels.items()} == dict(result.widths)
+    assert "50%: Uniform's widths" in str(result)
+    assert [line.split()[0] for line in str(result).splitlines()[3:6]] == ["before", "widths", "after"]
+
+
+def test_the_page_shows_uniform_where_it_is_handed_back(uniform_first):
+    page = uniform_first.report().read_text()
+    assert "Narrowing all layers alike is better at 50% than what the search found" in page
+    assert "The slim model has Uniform&#x27;s widths here" in page
+    assert '</span><span><i></i>original<i class="own"></i>Uniform 50%</span>' in page
+
+
+def test_uniform_is_only_named_where_a_latency_is_capped(trained, uniform_first):
+    """Its latency was never compared with the cap."""
+    from cafenet.pipeline.gain import measure_gain
+    from cafenet.pipeline.job import Job
+
+    models = {"before": trained, "after": uniform_first.searched, "Uniform": uniform_first.uniform}
+    labelled = answered_by(uniform_first.uniform)
+    given = {"is_trained": True, "uniform": "alike", "test": None}
+    job = Job(TRAIN, labelled, quiet=True)
+    for is_allowed in (True, False):
+        place = uniform_first.directory / f"compared-{is_allowed}"
+        place.mkdir()
+        gain = measure_gain(models, traced(trained), EXAMPLE, job, place=place, may_take_uniform=is_allowed, **given)
+        assert gain.is_uniform_better
+        assert gain.takes_uniform == is_allowed
+
+
 def test_a_second_call_reads_the_same_comparison(trained, answer, monkeypatch):
     monkeypatch.setattr("cafenet.pipeline.gain.measure_latencies", None)  # nothing is measured again
     again = searched(trained, directory=answer.directory)
@@ -164,14 +230,20 @@ def test_the_sentence_says_what_is_better_and_what_is_worse():
 def test_where_uniform_is_better_on_the_validation_data_the_first_sentence_says_what_to_do():
     """0.895 - 0.89 is half a point."""
     models = gain().models
-    ahead = gain(models=(*models[:2], replace(models[2], score=0.895)))
+    ahead = gain(models=(*models[:2], replace(models[2], score=0.895)), takes_uniform=True)
     assert ahead.is_uniform_better
-    assert sentence(ahead).startswith(
-        "Take the Uniform model here: on the validation data it is 0.50 points better than the slim model that was "
-        "found; it is result.uniform. "
+    assert ahead.after == ahead.baseline
+    assert sentence(ahead) == (
+        "The slim model has Uniform's widths here: narrowing all layers alike, with the same fine-tuning, is 0.50 "
+        'points better on the validation data. A longer search (effort="thorough") may turn that round. The slim '
+        "model needs 25% of the computation and 29% of the parameters of the original and reaches 87.50% accuracy on "
+        "1,000 test examples, where the original has 88.00% (-0.50 points). The widths found by the search, with the "
+        "same fine-tuning, reach 87.00%."
     )
+    assert [row.split()[0] for row in shown_gain(ahead).text().splitlines()[3:6]] == ["before", "widths", "after"]
     loss = gain(metric="negative_loss", models=(*models[:2], replace(models[2], score=0.895)))
-    assert " it is better (0.895 beside 0.89) than the slim model " in sentence(loss)
+    assert " it is better (0.895 beside 0.89) on the validation data. " in sentence(loss)
+    assert sentence(loss).startswith("Consider the Uniform model (result.uniform), if its latency suits you: ")
     for other in (gain(models=models[:2]), gain()):  # the test data choose nothing, though Uniform is ahead there
         assert not other.is_uniform_better
         assert sentence(other).startswith("The slim model needs 25%")

@@ -589,7 +589,7 @@ def test_a_page_is_made_of_its_directory(tmp_path, capsys):
     assert main(["report", str(tmp_path / "mine")]) == 0
     page = (tmp_path / "mine" / "report.html").read_text()
     assert "Plain at 50%" in page
-    assert ("Uniform is the better model at 50%, take it" in page) == answer.gain.is_uniform_better
+    assert ("Narrowing all layers alike is better at 50% than what the search" in page) == answer.is_uniform
     assert "of the computation" in page
     assert f"{answer.gain.after.score:.2%}" in page
     for name in ("widths", "accuracy-flops", "progress", "histogram", "training", "bins"):

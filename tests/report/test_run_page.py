@@ -161,10 +161,10 @@ def test_where_uniform_is_better_the_verdict_begins_with_that():
         gain_of("accuracy", 0.9, 0.85, 0.88), gain_of("accuracy", 0.9, 0.88, 0.85), budgets=("25%", "24%")
     )
     assert (
-        '<p class="headline">Uniform is the better model at 25%, take it. The slim model: a quarter of the FLOPs, 5.00 '
+        '<p class="headline">Uniform has the better score at 25%. The slim model: a quarter of the FLOPs, 5.00 '
         "points below the original; 3.00 points below Uniform (1 seed).</p>"
     ) in page
-    assert "Take the Uniform model here: on the validation data it is 3.00 points better" in page
+    assert "Consider the Uniform model (result.uniform), if its latency suits you: it is 3.00 points better" in page
     assert "<b>CafeNet-T 24%:</b> A quarter of the FLOPs, 2.00 points below the original; 3.00 points above" in page
 
 

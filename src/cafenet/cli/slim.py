@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.cli.paths import some_path
-from cafenet.common.run_places import SLIM, UNIFORM
+from cafenet.common.run_places import SEARCHED, SLIM
 from cafenet.errors import DataError, ModelNameError
 
 _LIBRARIES = ("torchvision", "timm", "hf", "cafenet")
@@ -25,7 +25,7 @@ what happens:
 
 the output directory:
   slim.pt       the slim model, for cafenet.load("slim.pt", Net())
-  uniform.pt    the Uniform model, where that is the better one on the validation data
+  searched.pt   the model with the widths found, if slim.pt has Uniform's, which were better on the validation data
   report.html   the report
 """
 
@@ -117,9 +117,9 @@ def _slim(args: argparse.Namespace) -> None:
     )
     result.save(args.output / SLIM)
     print(result)
-    if result.gain is not None and result.gain.is_uniform_better and result.uniform is not None:
-        save(result.uniform, args.output / UNIFORM)
-        print(f"The Uniform model, which is the better one here, is {args.output / UNIFORM}.")
+    if result.is_uniform and result.searched is not None:
+        save(result.searched, args.output / SEARCHED)
+        print(f"The model with the widths that the search found is {args.output / SEARCHED}.")
     print(f"The slim model is {args.output / SLIM}, the report {write_report(args.output)}.")
 
 

@@ -39,7 +39,7 @@ class Measured:
     """One finished model in the comparison."""
 
     name: str
-    """"before", "after" or "Uniform"."""
+    """"before", "after" (the widths that the search found) or "Uniform"."""
     flops: int
     """FLOPs; one multiply-add counts as one."""
     params: int
@@ -54,6 +54,8 @@ class Measured:
     """Metric on all test examples, if there are any."""
     latency_range_ms: tuple[float, float] | None = None
     """Lower and upper quartile of the times; None in files of earlier versions."""
+    widths: Mapping[str, int] | None = None
+    """Number of channels of each group; None for the original, and in files of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Gain:
     """Number of test examples, if there are any."""
     is_finetuned: bool = True
     """True if the slim model was trained by itself; otherwise it has the supernet's weights."""
+    takes_uniform: bool = False
+    """True if Uniform is the slim model that is handed back, since it has the better score on the validation data."""
 
     @property
     def before(self) -> Measured:
@@ -81,9 +85,14 @@ class Gain:
         return self.models[0]
 
     @property
-    def after(self) -> Measured:
-        """The slim model as it is handed back."""
+    def found(self) -> Measured:
+        """The model with the widths that the search found."""
         return self.models[1]
+
+    @property
+    def after(self) -> Measured:
+        """The slim model as it is handed back: that of the widths found, or Uniform."""
+        return self.models[2] if self.takes_uniform else self.found
 
     @property
     def baseline(self) -> Measured | None:
@@ -93,7 +102,7 @@ class Gain:
     @property
     def is_uniform_better(self) -> bool:
         """True if Uniform has the better score on the validation data. The test data choose nothing."""
-        return self.baseline is not None and self.baseline.score > self.after.score
+        return self.baseline is not None and self.baseline.score > self.found.score
 
 
 def measured_from(content: Mapping[str, Any]) -> Measured:
@@ -132,6 +141,7 @@ def measure_gain(
     test: Data | None,
     place: Path,
     is_finetuned: bool = True,
+    may_take_uniform: bool = False,
 ) -> Gain:
     """Measure and score the models, or read what an earlier call measured for the same models and data.
 
@@ -145,6 +155,7 @@ def measure_gain(
         test: Test data, or None.
         place: Directory of the slim model, which keeps the comparison.
         is_finetuned: True if the slim model was trained by itself.
+        may_take_uniform: True if Uniform keeps the budget, so that it may be the slim model.
 
     Returns:
         The comparison.
@@ -154,7 +165,8 @@ def measure_gain(
     if before is not None and before["identity"] == identity:
         return gain_from(before["gain"])
     gain = _measured(models, space, example_inputs, job, is_trained, uniform, test)
-    gain = replace(gain, is_finetuned=is_finetuned)
+    takes_uniform = may_take_uniform and gain.is_uniform_better
+    gain = replace(gain, is_finetuned=is_finetuned, takes_uniform=takes_uniform)
     write_json(place / GAIN.name, {"identity": identity, "gain": asdict(gain)})
     return gain
 
@@ -187,6 +199,7 @@ def _measured(
                 score[0],
                 None if tested is None else tested[0],
                 (latencies[name].low, latencies[name].high),
+                widths,
             )
         )
     return Gain(metric_name(job.metric), tuple(rows), is_trained, uniform, sizes[0], sizes[1] or None)

@@ -6,6 +6,8 @@ from cafenet.scoring.metrics import in_own_unit
 
 _SHARES = ("accuracy", "token_accuracy")
 """Metrics that are shown in percent."""
+_TAKEN = {"after": "widths found", "Uniform": "after (Uniform)"}
+"""Names of the rows where the slim model is Uniform."""
 
 
 def shown_gain(gain: Gain) -> Shown:
@@ -30,7 +32,7 @@ def sentence(gain: Gain) -> str:
         gain: The comparison.
 
     Returns:
-        The text. Where Uniform is the better model, it begins with that, and with what to do.
+        The text. Where Uniform is the better model, it begins with that.
     """
     before, after = gain.before, gain.after
     slim = "The slim model" if gain.is_finetuned else "The slim model, which was not fine-tuned,"
@@ -41,28 +43,31 @@ def sentence(gain: Gain) -> str:
     reached = f"reaches {_value(gain, _best(gain, after))} {gain.metric} {_where(gain)}"
     if gain.is_trained:
         reached += f", where the original has {_value(gain, _best(gain, before))} ({_points(gain, after, before)})"
-    return f"{_advice(gain)}{cost} and {reached}." + _against_uniform(gain)
+    return f"{_choice(gain)}{cost} and {reached}." + _against_other(gain)
 
 
-def _advice(gain: Gain) -> str:
-    """Return what to do if Uniform has the better score on the validation data, which is what may choose."""
+def _choice(gain: Gain) -> str:
+    """Return which model is better where that is Uniform. The validation data choose; the test data choose nothing."""
     if gain.baseline is None or not gain.is_uniform_better:
         return ""
-    after, uniform = gain.after.score, gain.baseline.score
+    found, uniform = gain.found.score, gain.baseline.score
     if gain.metric in _SHARES:
-        better = f"{100 * (uniform - after):.2f} points better"
+        better = f"{100 * (uniform - found):.2f} points better"
     else:
-        better = f"better ({_value(gain, uniform)} beside {_value(gain, after)})"
-    return (
-        f"Take the Uniform model here: on the validation data it is {better} than the slim model that was found; it is "
-        'result.uniform. A longer search (effort="thorough") may turn that round. '
-    )
+        better = f"better ({_value(gain, uniform)} beside {_value(gain, found)})"
+    better += ' on the validation data. A longer search (effort="thorough") may turn that round. '
+    if gain.takes_uniform:
+        return f"The slim model has Uniform's widths here: narrowing all layers alike, {gain.uniform}, is {better}"
+    return f"Consider the Uniform model (result.uniform), if its latency suits you: it is {better}"
 
 
-def _against_uniform(gain: Gain) -> str:
-    """Return how the slim model stands beside Uniform."""
+def _against_other(gain: Gain) -> str:
+    """Return how the slim model stands beside Uniform, or beside the widths found if it is Uniform itself."""
     if gain.baseline is None:
         return ""
+    if gain.takes_uniform:
+        value = _value(gain, _best(gain, gain.found))
+        return f" The widths found by the search, {gain.uniform}, reach {value}."
     value = _value(gain, _best(gain, gain.baseline))
     return (
         f" Narrowing all layers alike, {gain.uniform}, reaches {value} (the slim model has "
@@ -86,7 +91,8 @@ def _foot(gain: Gain) -> str:
 
 def _row(gain: Gain, each: Measured) -> tuple[str, ...]:
     """Return the cells of one model."""
-    cells = (each.name, *costs_of(each), _value(gain, each.score))
+    name = _TAKEN.get(each.name, each.name) if gain.takes_uniform else each.name
+    cells = (name, *costs_of(each), _value(gain, each.score))
     return cells if each.test_score is None else (*cells, _value(gain, each.test_score))
 
 

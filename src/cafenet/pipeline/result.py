@@ -10,7 +10,9 @@ from typing import Any, Literal, overload
 from torch import nn
 
 from cafenet.common.picture import Picture
+from cafenet.common.tables import Shown
 from cafenet.errors import BudgetError, RunFileError
+from cafenet.modules.copying import RECORD
 from cafenet.pipeline.gain import Gain
 from cafenet.pipeline.gain_text import shown_gain
 from cafenet.scoring.examples import Data
@@ -46,9 +48,10 @@ class SearchResult:
     """
 
     model: nn.Module
-    """The slim model, fine-tuned; if the search was asked not to, it has the supernet's weights."""
+    """The slim model, fine-tuned; if the search was asked not to, it has the supernet's weights. It has the widths
+    found, or Uniform's if these have the better score on the validation data after the same training."""
     found: FoundWidths
-    """The widths found, with their costs, their score and the settings that they belong to."""
+    """The widths that the search found, with their costs, their score and the settings that they belong to."""
     space: WidthSpace
     """The width space of the original model."""
     example_inputs: Any = field(repr=False)
@@ -58,8 +61,9 @@ class SearchResult:
     gain: Gain | None = None
     """The model before, the slim model and Uniform side by side: costs, latency, size and score of each."""
     uniform: nn.Module | None = field(default=None, repr=False)
-    """The Uniform model of the comparison, trained like the slim model. Take it where it is the better one, which the
-    printed result says: `cafenet.save(result.uniform, "slim.pt")`. None if it was not asked for."""
+    """The Uniform model of the comparison, trained like the slim model; None if it was not asked for."""
+    searched: nn.Module | None = field(default=None, repr=False)
+    """The model with the widths found, which is `model` unless Uniform is; None if there was no comparison."""
 
     @property
     def budget(self) -> str:
@@ -67,24 +71,32 @@ class SearchResult:
         return self.found.budget
 
     @property
+    def is_uniform(self) -> bool:
+        """True if the slim model has Uniform's widths, since these were better after the same training."""
+        return self.gain is not None and self.gain.takes_uniform
+
+    @property
     def widths(self) -> Mapping[str, int]:
-        """Number of kept channels of each group, by group name."""
-        return self.found.widths
+        """Number of the slim model's channels in each group, by group name."""
+        return getattr(self.model, RECORD).widths if self.is_uniform else self.found.widths
 
     @property
     def channels(self) -> Mapping[str, list[int]]:
-        """Kept channels of the original model for each group, as `WidthSpace.extract(channels=...)` takes them."""
-        return self.found.channels
+        """Kept channels of the original model for each group, as `WidthSpace.extract(channels=...)` takes them. Those
+        of Uniform are numbered in the order of their importance."""
+        return getattr(self.model, RECORD).channels if self.is_uniform else self.found.channels
 
     @property
     def costs(self) -> Mapping[str, float]:
         """Costs of the slim model: flops (one multiply-add counts as one), params, and latency_ms if measured."""
-        return self.found.costs
+        if self.gain is None or not self.is_uniform:
+            return self.found.costs
+        return {"flops": float(self.gain.after.flops), "params": float(self.gain.after.params)}
 
     @property
     def score(self) -> float:
-        """Metric of the widths in the supernet on the validation data, before any training of the slim model. The slim
-        model's own score is `gain.after.score`."""
+        """Metric of the widths found in the supernet on the validation data, before any training of the slim model. The
+        slim model's own score is `gain.after.score`."""
         return self.found.score
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -167,11 +179,17 @@ class SearchResult:
         return repr(self) if self.gain is None else f"{shown_gain(self.gain).text()}\n\n{self!r}"
 
     def __repr__(self) -> str:
-        return repr(self.found)
+        return self._shown_uniform().text() if self.is_uniform else repr(self.found)
 
     def _repr_html_(self) -> str:
         gained = "" if self.gain is None else shown_gain(self.gain).html()
-        return gained + self.found._repr_html_()
+        return gained + (self._shown_uniform().html() if self.is_uniform else self.found._repr_html_())
+
+    def _shown_uniform(self) -> Shown:
+        """Return the table of Uniform's widths beside those found."""
+        costs = ", ".join(f"{value:,.0f} {name}" for name, value in self.costs.items())
+        rows = [(name, width, self.found.widths[name]) for name, width in self.widths.items()]
+        return Shown(f"{self.budget}: Uniform's widths", ("group", "width", "found by the search"), rows, costs)
 
 
 class SearchResults(Sequence[SearchResult]):

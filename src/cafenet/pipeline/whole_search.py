@@ -209,16 +209,20 @@ class WholeSearch:
                 place = self._model_place(kept.path, slug(budget.text, "Uniform"))
                 models["Uniform"] = self.uniform.trained(budget, found.result, place)
         with next_part(), kept.timed("compare"):
-            gain = self._gain(models, self._model_place(kept.path, entry.key))
+            gain = self._gain(models, budget, self._model_place(kept.path, entry.key))
         uniform = models.get("Uniform")
-        return SearchResult(slim, found.result, self.space, self.example_inputs, directory, gain, uniform)
+        if gain.takes_uniform and uniform is not None:
+            slim = uniform
+        return SearchResult(
+            slim, found.result, self.space, self.example_inputs, directory, gain, uniform, models["after"]
+        )
 
     def _model_place(self, directory: Path, key: str) -> Path:
         """Return the directory of a model that is trained with the seed of the search."""
         return model_place(directory, key, self.job.training.seed)
 
-    def _gain(self, models: dict[str, nn.Module], place: Path) -> Gain:
-        """Compare the slim model with the original and with Uniform."""
+    def _gain(self, models: dict[str, nn.Module], budget: Budget, place: Path) -> Gain:
+        """Compare the slim model with the original and with Uniform, whose latency no budget holds."""
         return measure_gain(
             models,
             self.space,
@@ -229,6 +233,7 @@ class WholeSearch:
             test=self.test,
             place=place,
             is_finetuned=self.final is not None,
+            may_take_uniform=not budget.is_measured,
         )
 
     def _finished(self, found: StagesResult, place: Path) -> nn.Module:

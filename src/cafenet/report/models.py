@@ -76,6 +76,8 @@ class Models:
     """The comparison of a search, for its first budget; None for a run, which keeps a table."""
     better_uniform: frozenset[str] = frozenset()
     """Budgets of a search for which Uniform has the better score on the validation data."""
+    taken_uniform: frozenset[str] = frozenset()
+    """Budgets for which Uniform is the slim model, because it is the better one."""
 
     @property
     def own(self) -> list[Model]:
@@ -212,9 +214,11 @@ def _of_search(run: RunRecord, contents: Sequence[Mapping[str, Any]]) -> Models:
         found += [_measured(run, each, names.get(each.name, each.name), entry) for each in gain.models]
     models = found[:1] + [each for each in found[1:] if each.budget]
     first = gains[0]
-    better = [entry["budget"] for gain, entry in zip(gains, entries, strict=False) if gain.is_uniform_better]
+    by_budget = {entry["budget"]: gain for gain, entry in zip(gains, entries, strict=False)}
+    better = frozenset(budget for budget, gain in by_budget.items() if gain.is_uniform_better)
+    taken = frozenset(budget for budget, gain in by_budget.items() if gain.takes_uniform)
     num_examples = first.num_test or first.num_validation
-    return Models(first.metric, tuple(models), num_examples, first, frozenset(better))
+    return Models(first.metric, tuple(models), num_examples, first, better, taken)
 
 
 def _measured(run: RunRecord, each: Measured, method: str, entry: Mapping[str, Any]) -> Model:
@@ -230,7 +234,9 @@ def _measured(run: RunRecord, each: Measured, method: str, entry: Mapping[str, A
         file_bytes=each.file_bytes,
         validation=each.score,
         tests=() if each.test_score is None else (each.test_score,),
-        widths={name: len(kept) for name, kept in (entry.get("channels") or {}).items()} if kind == OWN else {},
+        widths={name: len(kept) for name, kept in (entry.get("channels") or {}).items()}
+        if kind == OWN
+        else each.widths or {},
         latency_range_ms=each.latency_range_ms,
     )
 

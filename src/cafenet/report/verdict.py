@@ -27,7 +27,7 @@ def verdict_html(models: Models, space: Mapping[str, Any] | None, warnings: Sequ
     """
     if not models.own:
         return ""
-    first, *others = models.own
+    first, *others = [delivered(models, each) for each in models.own]
     doubt = "".join(f'<p class="doubt">{text(_capital(each))}.</p>' for each in warnings)
     words = "Nothing can be concluded: scores look like chance" if warnings else words_of(models, first)
     also = "".join(f"<p><b>{text(each.name)}:</b> {text(words_of(models, each))}.</p>" for each in others)
@@ -43,15 +43,18 @@ def words_of(models: Models, own: Model) -> str:
 
     Args:
         models: The finished models.
-        own: A model that CafeNet found.
+        own: A slim model.
 
     Returns:
         The line, without a full stop.
     """
-    uniform, saved = uniform_of(models, own), _saved(models.original, own)
-    if own.budget in models.better_uniform:
-        saved = f"Uniform is the better model at {own.budget}, take it. The slim model: {saved[:1].lower()}{saved[1:]}"
-    others = [(_trained_original(models), "the original"), (uniform, "Uniform")]
+    rival, saved = uniform_of(models, own), _saved(models.original, own)
+    if own is rival:
+        rival = None
+        saved = f"Narrowing all layers alike is better at {own.budget} than what the search found: {_small(saved)}"
+    elif own.budget in models.better_uniform:
+        saved = f"Uniform has the better score at {own.budget}. The slim model: {_small(saved)}"
+    others = [(_trained_original(models), "the original"), (rival, "Uniform")]
     present = [(other, name) for other, name in others if other is not None and other.scores]
     score = f"{models.spread(own.scores)} {models.metric}"
     if not models.is_share:
@@ -63,6 +66,20 @@ def words_of(models: Models, own: Model) -> str:
         if (difference := models.difference(own, other)) is not None
     ]
     return headline(saved, parts if _trained_original(models) else [score, *parts], max(1, len(own.scores)))
+
+
+def delivered(models: Models, own: Model) -> Model:
+    """Return the slim model of a budget: the one that the search found, or Uniform where that was taken.
+
+    Args:
+        models: The finished models.
+        own: A model that CafeNet found.
+
+    Returns:
+        The model that was handed back.
+    """
+    uniform = uniform_of(models, own)
+    return uniform if uniform is not None and own.budget in models.taken_uniform else own
 
 
 def _saved(original: Model | None, own: Model) -> str:
@@ -181,6 +198,11 @@ def _picture(space: Mapping[str, Any] | None, own: Model) -> str:
         f'<figure id="figure-network"><div class="chart">{silhouette(layers)}</div><div class="ends"><span>input</span>'
         f'<span><i></i>original<i class="own"></i>{text(own.name)}</span><span>output</span></div></figure>'
     )
+
+
+def _small(words: str) -> str:
+    """Return words as the end of a sentence."""
+    return words[:1].lower() + words[1:]
 
 
 def _capital(words: str) -> str:
