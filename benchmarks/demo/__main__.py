@@ -6,7 +6,7 @@
 The rule, written down before the first run:
 
 - the network: 3x3 convolutions of 16, 32, 32, 64 and 64 channels, doubled wherever the image is halved, as people
-  choose widths by hand; trained here for 10 epochs on 5,400 of the 6,000 embedded images of Fashion-MNIST, averaged to
+  choose widths by hand; trained here for 40 epochs on 5,400 of the 6,000 embedded images of Fashion-MNIST, averaged to
   14x14 so that all of it takes less than three minutes on two cores;
 - one call `cafenet.search(model, train, val, "25%", test_data=test)` with the defaults; `val` are the other 600 images;
 - the final training is done with three seeds, for CafeNet's widths and for both baselines:
@@ -19,6 +19,10 @@ A first run had the defaults of its time, 5 epochs of fine-tuning at a rate of 0
 the same and 84.58% with 15 epochs in all. Three other seeds of fine-tuning, scored on the validation images, said that
 more epochs and the supernet's rate of 0.05 serve CafeNet and Uniform better. So the defaults were changed, and all was
 done again. Distillation from the original helped neither there, so it is no default.
+
+A second run had an original that was trained for 10 epochs. Slim models were better than it, so that widths could not
+matter much: 82.20%, Uniform 84.30% and CafeNet 84.45%. The training images said that it had learned too little (84% of
+them after 10 epochs, 88% after 20 and 91% after 40), so it is now trained for 40; nothing else was changed.
 """
 
 import argparse
@@ -46,7 +50,7 @@ from cafenet.pipeline.lengths import Given
 from cafenet.searching.budget import parse_budget
 from cafenet.supernet.build import SupernetConfig
 
-CHANNELS, BUDGET, EPOCHS, SEEDS = (16, 32, 32, 64, 64), "25%", 10, (0, 1, 2)
+CHANNELS, BUDGET, EPOCHS, SEEDS = (16, 32, 32, 64, 64), "25%", 40, (0, 1, 2)
 BEFORE, SHORT, LONG, OURS = "Original", "Uniform, same fine-tuning", "Uniform, as many epochs in all", "CafeNet"
 README, PART, OUTPUT = ROOT / "README.md", "fashion", "output"
 SIZE = 14
@@ -89,7 +93,7 @@ def demo(place: Path) -> tuple[dict[str, dict[str, Any]], str]:
     assert result.gain is not None
     assert result.gain.baseline is not None
     # The search has done the first seed's trainings.
-    first = {OURS: result.gain.after, SHORT: result.gain.baseline}
+    first = {OURS: result.gain.found, SHORT: result.gain.baseline}
 
     begun = cafenet.search(model, train, val, **searched, finetune=False, quiet=True).model
     space = cafenet.trace(model, EXAMPLE)

@@ -66,7 +66,9 @@ class Cell:
             **({"effort": "quick"} if self.quick else {}),
         )
         assert result.gain is not None
-        rows = {name: _row(each) for name, each in zip((BEFORE, OURS, UNIFORM), result.gain.models, strict=True)}
+        assert result.gain.baseline is not None
+        shown = {BEFORE: result.gain.before, OURS: result.gain.after, UNIFORM: result.gain.baseline}
+        rows = {name: _row(each) for name, each in shown.items()}
         rows[OURS] |= {"widths": dict(result.widths), "printed": str(result)}
         result.report()
         return {name: row | {"defaults": self.defaults} for name, row in rows.items()}
