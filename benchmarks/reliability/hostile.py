@@ -32,6 +32,8 @@ from benchmarks.reliability.children import Ended
 from benchmarks.reliability.damaged import files_of, template
 from benchmarks.reliability.jobs import JOBS, NET_FILE, SIZE, differing, end_of
 from cafenet.cli.main import main
+from cafenet.common.seals import sealed
+from cafenet.searching.store.salvage import encoded
 
 LIMIT_S, MOST_MB = 15.0, 2000.0
 """Time and memory that a refusal may take; the benchmark itself has some 300 MB in memory."""
@@ -354,7 +356,7 @@ NAMED: dict[str, Callable[[Path, str], None]] = {
         ["reference"],
         [dict.fromkeys(("method", "budget", "flops", "params", "accuracy", "top5", "source"), text)],
     ),
-    "entries.json: method": lambda out, text: _set(out / "entries.json", [1, "method"], text),
+    "entries.json: method": lambda out, text: _set(out / "entries.json", ["entries", 1, "method"], text),
     "space.json: a group's name": lambda out, text: _set(out / "space.json", ["groups", 0, "name"], text),
     "trials.journal: a search's name": lambda out, text: _replace(
         out / "supernet" / "trials.journal", "evolution", text
@@ -421,11 +423,12 @@ def _set(path: Path, keys: list[Any], value: Any) -> None:
     for key in keys[:-1]:
         inner = inner[key]
     inner[keys[-1]] = value
-    path.write_text(yaml.safe_dump(content) if is_yaml else json.dumps(content))
+    path.write_text(yaml.safe_dump(content) if is_yaml else json.dumps(sealed(content)))
 
 
 def _replace(path: Path, old: str, new: str) -> None:
-    path.write_text(path.read_text().replace(old, json.dumps(new)[1:-1]))
+    lines = path.read_text().replace(old, json.dumps(new)[1:-1]).splitlines()
+    path.write_bytes(b"".join(encoded(json.loads(line)) for line in lines))
 
 
 REQUESTS: dict[str, tuple[str, dict[str, str], bytes | None]] = {

@@ -84,6 +84,7 @@ BY_THE_CLOCK = {
     "time",
     "wall_seconds",
     "ms",
+    "digest",
 }
 """Keys of JSON files whose values differ from one start to the next."""
 
@@ -327,7 +328,7 @@ def _write_backbones(place: Path) -> None:
     recipe = {"description": "two colours", "model": {"name": f"{place}/net.py:Backbone", "options": {"width": 8}}}
     (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     entries = [Entry("Original", "", None), Entry("CafeNet-E", "50%", {})]
-    write_entries(entries, run)
+    write_entries(entries, {}, run)
     torch.manual_seed(0)
     space = cafenet.trace(cafenet.load_model(f"{place}/net.py:Backbone"), torch.zeros(1, 3, 32, 32))
     for entry, share in zip(entries, (1.0, 0.5), strict=True):

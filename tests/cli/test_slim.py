@@ -87,6 +87,16 @@ def test_mistakes_are_one_line_before_long_work(flags, words, place, capsys, mon
     assert said.count("\n") == 1
 
 
+def test_a_model_that_has_not_run_yet_is_refused(place, capsys):
+    """The look at its outputs must not run it either: weights of a size that chance gave would be trained."""
+    (place / "net.py").write_text(
+        "from torch import nn\n\ndef Net():\n    return nn.Sequential(nn.Flatten(), nn.LazyLinear(4))"
+    )
+    given = ["--data", "npz:data", "--effort", "quick", "--batch-size", "40", "--quiet", "--budget", "60%"]
+    assert main(["slim", "./net.py:Net", *given, "--output", "out"]) == 2
+    assert "1.weight has no size yet; call the model once" in capsys.readouterr().err
+
+
 def test_a_librarys_model_has_as_many_outputs_as_there_are_classes(place, capsys, monkeypatch):
     """A library's 10 outputs are nobody's choice here; those of --num-classes are."""
     flags = ["--data", "npz:data", "--quiet", "--output", "out", "--effort", "quick", "--budget", "0.1%"]

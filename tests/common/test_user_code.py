@@ -161,7 +161,7 @@ def test_a_forward_under_no_grad(lines):
 
 def test_a_frozen_model():
     model = built().requires_grad_(False)
-    with pytest.raises(TrainingError, match="must have parameters to train, but all of its have requires_grad False"):
+    with pytest.raises(TrainingError, match="must have parameters to train, but requires_grad is False for all of its"):
         trained(supernet_of(model))
 
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from cafenet.cli.main import main
+from cafenet.common.seals import sealed
 from cafenet.report.run_records import read_run
+from cafenet.report.trials import read_study
 from cafenet.scoring.scorer import Scorer
 from cafenet.supernet import trainer
 from tests.helpers.tiny_run import contents, recipe_file, refused, run
@@ -94,8 +97,7 @@ def test_a_report_shows_what_is_left(kind, copied, capsys):
     assert "Reproduce it" in (copied / "report.html").read_text()
     warnings = capsys.readouterr().err
     for name in PLAIN[:-1]:
-        is_fine = kind == "missing" or (kind, name) == ("list", "entries.json")  # as before the search has ended
-        is_fine = is_fine and name not in ("manifest.json", "space.json")  # which are written first
+        is_fine = kind == "missing" and name in ("entries.json", "results.json")  # as before the search has ended
         assert (f"warning: {copied / name} must hold " in warnings) is not is_fine
     assert contents(copied, "*.json*", "*.yaml", "*.journal") == before
 
@@ -198,7 +200,7 @@ def test_an_evaluation_of_anything_else_is_made_again(key, value, finished, copi
         del before["identity"]  # a file of an earlier version
     else:
         before["identity"] = {**whole["identity"], key: value}
-    path.write_text(json.dumps(before))
+    path.write_text(json.dumps(sealed(before)))
     again(finished, copied)
     assert json.loads(path.read_text()) == whole
     assert f"{key} was" in caplog.text if key else "belongs to another model or data" in caplog.text
@@ -208,7 +210,7 @@ def test_a_training_of_something_else_is_refused(finished, copied, capsys):
     """A checkpoint of as many channels, but others: shapes alone do not tell them apart."""
     path = copied / OURS / "start.json"
     start = json.loads(path.read_text())
-    path.write_text(json.dumps({**start, "train_data": "other"}))
+    path.write_text(json.dumps(sealed({**start, "train_data": "other"})))
     (copied / OURS / "evaluation.json").unlink()
     line = refused(capsys, "run", finished.parent / "tiny.yaml", "--output", copied, "--quiet")
     assert f"{copied / OURS} must hold the training of this model, but holds another one's (train_data was" in line
@@ -218,9 +220,9 @@ def test_a_training_of_something_else_is_refused(finished, copied, capsys):
 def test_entries_of_another_run_are_not_exported(copied, capsys):
     path = copied / "entries.json"
     entries = json.loads(path.read_text())
-    ours = next(entry for entry in entries if entry["method"] == "CafeNet-E")
+    ours = next(entry for entry in entries["entries"] if entry["method"] == "CafeNet-E")
     ours["channels"] = {name: channels[1:] for name, channels in ours["channels"].items()}
-    path.write_text(json.dumps(entries))
+    path.write_text(json.dumps(sealed(entries)))
     line = refused(capsys, "export", copied, copied / "slim.pt")
     assert f"{path} must hold what this run found, but the model in {copied / OURS} keeps other channels" in line
     assert not (copied / "slim.pt").exists()
@@ -282,3 +284,66 @@ def test_a_disk_without_room_is_called_so(recipe, tmp_path, capsys):
         os.system(f"umount {small}")
     assert "No space left on device" in line
     assert "iostream" not in line
+
+
+def with_another_digit(path: Path) -> None:
+    """One digit of a number, which leaves the file as valid as it was: 0.5 becomes 9.5, channel 3 becomes 9."""
+    before = path.read_bytes()
+    start = before.find(b'"seconds": ')  # in a manifest, the first number is the format
+    after = before[: max(start, 0)] + re.sub(rb"(?<=[: \n])[0-8](?=[\d.,\s])", b"9", before[max(start, 0) :], count=1)
+    assert after != before
+    path.write_bytes(after)
+
+
+@pytest.mark.parametrize("name", PLAIN[:-1])
+def test_one_changed_digit_is_told_and_not_shown(name, copied, capsys):
+    with_another_digit(copied / name)
+    (problem,) = read_run(copied).problems
+    assert problem.startswith(f"{copied / name} must hold ")
+    assert "but was changed or damaged since it was written" in problem
+
+
+def test_one_changed_digit_of_an_evaluation_is_not_believed(finished, copied, never, caplog):
+    path = copied / OURS / "evaluation.json"
+    whole = path.read_text()
+    with_another_digit(path)
+    again(finished, copied)
+    assert path.read_text() == whole
+    assert "but was changed or damaged since it was written" in caplog.text
+
+
+def test_one_changed_digit_of_a_journal_loses_its_line_alone(finished, copied):
+    """The score of a trial: it is still a number, and nothing but the digest of its line tells that it is another."""
+    path = copied / "supernet" / "trials.journal"
+    lines = path.read_bytes().splitlines(keepends=True)
+    number = next(number for number, line in enumerate(lines) if b'"value":0.' in line)
+    lines[number] = lines[number].replace(b'"value":0.', b'"value":1.', 1)
+    path.write_bytes(b"".join(lines))
+    before = len(read_study(finished / "supernet" / "trials.journal")[0])
+    assert len(read_study(path)[0]) == before - 1
+    (problem,) = read_run(copied).problems
+    assert problem.startswith(f"{path} must hold all scored widths, but 1 of its lines are damaged; ")
+    (copied / "supernet" / "result-evolution-50pct.json").unlink()
+    again(finished, copied)
+    assert (copied / "results.json").exists()
+    assert len(read_study(path)[0]) == before, "the width was scored again"
+
+
+def test_entries_of_another_model_are_told(copied):
+    path = copied / "entries.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(sealed({**content, "groups": {**content["groups"], "other": 4}})))
+    (problem,) = read_run(copied).problems
+    assert f"{path} must hold what the methods of a run found, but it is about other width groups" in problem
+
+
+@pytest.mark.parametrize("kept", [[99], [-1], [0, 0], [True], [], "all"])
+def test_channels_that_the_model_does_not_have_are_refused(kept, copied, capsys, tmp_path):
+    path = copied / "entries.json"
+    content = json.loads(path.read_text())
+    ours = next(entry for entry in content["entries"] if entry["method"] == "CafeNet-E")
+    name = next(iter(ours["channels"]))
+    ours["channels"][name] = kept
+    path.write_text(json.dumps(sealed(content)))
+    line = refused(capsys, "export", copied, tmp_path / "x.pt")
+    assert f"CafeNet-E 50% keeps channels of {name} that the model does not have" in line

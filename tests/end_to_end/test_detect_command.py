@@ -10,6 +10,7 @@ import yaml
 
 import cafenet
 from cafenet.cli.main import main
+from cafenet.common.seals import sealed
 from cafenet.detection import (
     BackbonesConfig,
     DetectionData,
@@ -23,6 +24,7 @@ from cafenet.detection.backbone_sources import find_backbones
 from cafenet.detection.errors import DetectionError
 from cafenet.detection.recipe import BackboneFile, load_detection_recipe, shipped_detection_recipes
 from cafenet.runs.recipe_files import as_document, to_yaml
+from cafenet.training.checkpoint import load_checkpoint, write_checkpoint
 from tests.helpers.cells import SMALL, document, finished_run, slim, tiny_net, write_cells
 
 
@@ -118,6 +120,18 @@ def test_a_second_start_changes_nothing_and_a_lost_evaluation_is_made_again(fini
     )
 
 
+def test_the_evaluation_of_the_same_weights_in_another_file_is_kept(finished, tmp_path, monkeypatch):
+    """A training that was killed and went on ends with the same weights, but pickles them otherwise."""
+    place = Path(shutil.copytree(finished, tmp_path / "copy"))
+    path = place / "models" / "original" / "seed-0" / "detector.pt"
+    before, evaluation = path.read_bytes(), path.with_name("evaluation.json").read_bytes()
+    write_checkpoint(path, {**load_checkpoint(path), "further": 1})
+    assert path.read_bytes() != before
+    monkeypatch.setattr("cafenet.detection.run_recipe.predict", None)
+    assert main(["detect", str(finished.parent / "tiny.yaml"), "--output", str(place), "--quiet"]) == 0
+    assert path.with_name("evaluation.json").read_bytes() == evaluation
+
+
 @pytest.mark.parametrize("change", ["other seed", "truncated", "data", "none"])
 def test_an_evaluation_of_something_else_is_made_again(change, finished, tmp_path):
     place = Path(shutil.copytree(finished, tmp_path / "copy"))
@@ -128,7 +142,7 @@ def test_an_evaluation_of_something_else_is_made_again(change, finished, tmp_pat
         content["identity"]["test_data"] = "0"
     elif change == "none":
         del content["identity"]
-    changed = json.dumps(content) if change in ("data", "none") else before[: len(before) // 2]
+    changed = json.dumps(sealed(content)) if change in ("data", "none") else before[: len(before) // 2]
     if change == "other seed":
         changed = path.parent.with_name("seed-1").joinpath("evaluation.json").read_text()
     path.write_text(changed)

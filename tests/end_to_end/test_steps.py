@@ -137,7 +137,7 @@ def test_entries_are_read_as_they_were_written(tmp_path):
         Entry("Original", "", None),
         Entry("CafeNet-E", "50%", {"a": [0, 2]}, 0.5, tmp_path / "supernet"),
     ]
-    write_entries(entries, tmp_path)
+    write_entries(entries, {"a": 3}, tmp_path)
     assert read_entries(tmp_path) == entries
 
 

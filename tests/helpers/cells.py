@@ -121,7 +121,7 @@ def finished_run(place: Path, seeds: tuple[int, ...] = (0, 1)) -> Path:
     recipe = {"description": "two colours", "model": {"name": f"{place}/net.py:Net", "options": {"width": 8}}}
     (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     entries = [Entry("Original", "", None), Entry("Uniform", "50%", {}), Entry("CafeNet-E", "50%", {})]
-    write_entries(entries, run)
+    write_entries(entries, {}, run)
     for seed in seeds:
         torch.manual_seed(seed)
         model = tiny_net()

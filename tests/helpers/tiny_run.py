@@ -10,6 +10,7 @@ import yaml
 from PIL import Image
 
 from cafenet.cli.main import main
+from cafenet.common.seals import SEAL, sealed
 from cafenet.runs.recipe_files import load_recipe
 from cafenet.runs.run_recipe import Step, run_recipe
 
@@ -65,13 +66,13 @@ def run(recipe: Path, output: Path, *flags: str, step: Step = "evaluate") -> dic
 def note(directory: Path, **values: Any) -> None:
     """Change values of a run's manifest."""
     path = directory / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    path.write_text(json.dumps(sealed({**json.loads(path.read_text()), **values})))
 
 
 def without_latency(results: dict[str, Any]) -> dict[str, Any]:
     """Results without what the clock decides."""
     rows = [{key: value for key, value in row.items() if not key.startswith("latency")} for row in results["rows"]]
-    return {**results, "rows": rows}
+    return {key: value for key, value in results.items() if key != SEAL} | {"rows": rows}
 
 
 def row(results: dict[str, Any], method: str, budget: str = "50%") -> dict[str, Any]:

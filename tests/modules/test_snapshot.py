@@ -1,5 +1,6 @@
 """The user's model comes out of every call as it went in: hooks, attributes, submodules, tensors, outputs, chance."""
 
+import functools
 import random
 from collections import deque
 from collections.abc import Callable
@@ -204,3 +205,64 @@ def test_hook_that_removes_itself():
     assert hooks(model) == 1
     model(IMAGE)
     assert hooks(model) == 0
+
+
+TABLES: dict[int, torch.Tensor] = {}
+PLACES = None
+
+
+@functools.lru_cache
+def numbered(size: int) -> torch.Tensor:
+    return torch.arange(size).float()
+
+
+def kept(size: int, device: torch.device) -> torch.Tensor:
+    global PLACES
+    if PLACES is None:
+        PLACES = torch.ones(size, device=device)
+    return PLACES
+
+
+class Remembering(nn.Module):
+    """Keeps one table beside its class, one in a decorated function and one under a global name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.hidden, self.head = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 6, 1), nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.hidden(self.conv(x))
+        if x.shape[-1] not in TABLES:
+            TABLES[x.shape[-1]] = torch.linspace(0, 1, x.shape[-1], device=x.device)
+        x = x + TABLES[x.shape[-1]] + numbered(x.shape[-1]).to(x) + kept(x.shape[-1], x.device)
+        return self.head(pooled(x))
+
+
+def test_tables_beside_the_class_are_emptied_again():
+    """A meta tensor that stays in one of them would break the user's next forward."""
+    model = Remembering()
+    space = cafenet.trace(model, IMAGE)
+    assert [group.name for group in space.groups] == ["conv", "hidden"]
+    assert cafenet.verify(space, IMAGE).ok
+    assert (TABLES, PLACES, numbered.cache_info().currsize) == ({}, None, 0)
+    model(IMAGE)
+    before, place = dict(TABLES), PLACES
+    cafenet.trace(model, IMAGE)
+    assert TABLES.keys() == before.keys() == {IMAGE.shape[-1]}
+    assert TABLES[IMAGE.shape[-1]] is before[IMAGE.shape[-1]]
+    assert PLACES is place is not None
+
+
+def test_a_class_that_a_function_makes():
+    tables = {}
+
+    class Local(Remembering):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.hidden(self.conv(x))
+            if x.shape[1] not in tables:
+                tables[x.shape[1]] = torch.ones(x.shape[-1], device=x.device)
+            return self.head(pooled(x * tables[x.shape[1]]))
+
+    model = Local()
+    assert len(cafenet.trace(model, IMAGE).groups) == 2
+    assert tables == {}

@@ -86,11 +86,11 @@ def test_a_search_keeps_what_a_run_keeps(searched):
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("search.json", {"format": "cafenet-search", "format_version": 2}), ("manifest.json", {"format_version": 1})],
+    [("search.json", {"format": "cafenet-search", "format_version": 3}), ("manifest.json", {"format_version": 1})],
 )
 def test_a_directory_of_an_earlier_format_is_refused(name, content, tmp_path):
     (tmp_path / name).write_text(json.dumps(content))
-    line = f"{tmp_path} must hold files of format 2, but they have format 1 of another version of CafeNet; "
+    line = f"{tmp_path} must hold files of format 3, but they have format 1 of another version of CafeNet; "
     for use in (
         lambda: found(directory=tmp_path),
         lambda: RecipeDirectory(tmp_path, Recipe(), []),

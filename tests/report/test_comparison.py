@@ -9,6 +9,7 @@ import yaml
 
 from cafenet.cli.main import main
 from cafenet.common.plain_values import digest_of_values
+from cafenet.common.seals import sealed
 from cafenet.errors import RecipeError
 from cafenet.report.comparison import read_comparison, sentences
 from cafenet.report.comparison_page import comparison_figures, comparison_html
@@ -29,7 +30,7 @@ def changed(finished, place, better=0.0, **keys):
     for row in results["rows"]:
         if row["method"] == "CafeNet-E":
             row["accuracies"] = [value + better + 0.001 * number for number, value in enumerate(row["accuracies"])]
-    (place / "results.json").write_text(json.dumps(results))
+    (place / "results.json").write_text(json.dumps(sealed(results)))
     return place
 
 
@@ -117,7 +118,7 @@ def test_a_run_that_goes_on_with_more_seeds_has_no_pairs_yet(finished, tmp_path)
     results = json.loads((first / "results.json").read_text())
     for row in results["rows"]:
         row["accuracies"] = [*row["accuracies"], 0.5]
-    (first / "results.json").write_text(json.dumps(results))
+    (first / "results.json").write_text(json.dumps(sealed(results)))
     assert sentences(read_comparison([first, second])) == []
 
 

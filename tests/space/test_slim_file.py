@@ -1,5 +1,6 @@
 """Slim models in files: what comes back is bit-identical, and every bad file ends in one clear error."""
 
+import re
 import zipfile
 from pathlib import Path
 from typing import IO
@@ -206,6 +207,14 @@ def test_another_model(path: Path):
     wider.extra = nn.Linear(2, 2)
     with pytest.raises(SlimFileError, match=r"the file has no extra\."):
         cafenet.load(path, wider)
+
+
+def test_a_model_that_has_not_run_yet(path: Path):
+    line = (
+        rf"the model must have run once before {re.escape(str(path))} is read into it, but its 0.weight has no size yet"
+    )
+    with pytest.raises(SlimFileError, match=line):
+        cafenet.load(path, nn.Sequential(nn.LazyLinear(3)))
 
 
 def test_slim_model_instead_of_the_full_one(slim: nn.Module, path: Path):

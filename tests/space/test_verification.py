@@ -140,3 +140,13 @@ def test_nothing_of_the_users_changes(space: cafenet.WidthSpace):
     assert x.equal(before[0])
     assert all(tensor.equal(before[1][name]) for name, tensor in space.model.state_dict().items())
     assert torch.get_rng_state().equal(state)
+
+
+def test_complex_numbers_are_compared():
+    model = nn.Sequential(nn.Linear(4, 8, dtype=torch.complex64), nn.Linear(8, 3, dtype=torch.complex64))
+    x = torch.zeros(2, 4, dtype=torch.complex64)
+    space = cafenet.trace(model, x)
+    assert [(group.name, group.channels) for group in space.groups] == [("0", 8)]
+    result = cafenet.verify(space, x)
+    assert result.ok
+    assert result.max_masked_error > 0, "sums in another order differ in the last digit, so something was compared"

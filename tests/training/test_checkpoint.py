@@ -11,7 +11,7 @@ from cafenet.supernet.candidate_choice import Race
 from cafenet.supernet.sharing import LocallyFree
 from cafenet.supernet.train import train_supernet
 from cafenet.training import checkpoint
-from cafenet.training.checkpoint import load_checkpoint, read_checkpoint, write_checkpoint
+from cafenet.training.checkpoint import digest_of_checkpoint, load_checkpoint, read_checkpoint, write_checkpoint
 from cafenet.training.optimizers import OptimizerConfig, ScheduleConfig
 from tests.helpers.small_training import Plain, Residual, built, config, data, log_of, supernet_of, trained
 
@@ -23,6 +23,22 @@ def test_what_is_written_is_read(tmp_path):
     content = read_checkpoint(path, {"a": 1, "b": {"c": (2, 3)}})
     assert content["weights"].tolist() == [0, 1, 2]
     assert [file.name for file in path.parent.iterdir()] == ["x.pt"]
+
+
+def test_the_digest_is_that_of_the_weights_alone(tmp_path):
+    """Two trainings to the same weights write different files where one of them was interrupted."""
+    one, two, other = tmp_path / "one.pt", tmp_path / "two.pt", tmp_path / "other.pt"
+    write_checkpoint(one, {"model": {"weight": torch.arange(3)}, "begins_with": {"weights": "a"}})
+    write_checkpoint(two, {"begins_with": {"weights": "b"}, "model": {"weight": torch.arange(3)}})
+    write_checkpoint(other, {"model": {"weight": torch.arange(1, 4)}})
+    assert one.read_bytes() != two.read_bytes()
+    assert digest_of_checkpoint(one) == digest_of_checkpoint(two) != digest_of_checkpoint(other)
+    one.write_bytes(b"half")
+    with pytest.raises(CheckpointError, match=r"the checkpoint .*one.pt is broken"):
+        digest_of_checkpoint(one)
+    write_checkpoint(one, {"step": 1})
+    with pytest.raises(CheckpointError, match=r"must hold the state of this training, but does not: KeyError: 'model'"):
+        digest_of_checkpoint(one)
 
 
 def test_numbers_of_numpy_are_read(tmp_path):

@@ -27,7 +27,7 @@ from tools.docs.tiny_jobs import tiny_detection, tiny_run, tiny_search
 JOBS: dict[str, Callable[[Path], Any]] = {"search": tiny_search, "run": tiny_run, "detection": tiny_detection}
 TABLES = ("results.json", "entries.json", "result-*.json", "evaluation.json", "detections.json")
 """Files whose values are compared."""
-_CLOCK = ("latency", "seconds", "date", "time", "version")
+_CLOCK = ("latency", "seconds", "date", "time", "version", "digest")
 """Beginnings of the keys of values that the clock or the environment decides."""
 
 

@@ -17,7 +17,7 @@ def add_to(commands: Any) -> None:
         "compare",
         help="show several runs side by side, with what differs in their recipes",
         description="Show several runs in one table and on one page: accuracy, FLOPs and time beside the keys that "
-        "differ. Where one number is all that differs (r, lambda, beta, ...), accuracy and time are drawn against it.",
+        "differ. If one number is all that differs (r, lambda, beta, ...), accuracy and time are drawn against it.",
         epilog="examples:\n"
         "  for r in 0 1 2; do cafenet run demo --supernet.r $r --output runs/r$r; done\n"
         "  cafenet compare runs/r0 runs/r1 runs/r2 --open",

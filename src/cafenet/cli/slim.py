@@ -131,9 +131,13 @@ def _check_classes(args: argparse.Namespace, model: Any, validation: Any, classe
     import torch
 
     from cafenet.modules.calling import training_mode
+    from cafenet.modules.snapshot import unchanged
+    from cafenet.modules.tensors import tensor_without_size
 
+    if tensor_without_size(model) is not None:
+        return  # a run would give it one, and the search refuses a model that has not run before
     try:
-        with training_mode(model, False), torch.no_grad():
+        with unchanged(model), training_mode(model, False), torch.no_grad():
             output = model(next(iter(validation))[0][:1])
     except (RuntimeError, ValueError, TypeError):
         return  # the search says which inputs the model must take

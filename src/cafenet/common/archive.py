@@ -17,7 +17,7 @@ def read_archive(path: Path) -> Any:
         The content.
 
     Raises:
-        Exception: Of any kind, if the file is broken or holds more than plain values and tensors.
+        Exception: An error of any kind, if the file is broken or holds more than plain values and tensors.
     """
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def put_off_collection() -> Iterator[None]:
-    """Start no search for unused cycles inside the block. What is not part of a cycle is freed as ever."""
+    """Start no search for unused cycles inside the block. Objects outside of cycles are freed as ever."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -2,7 +2,7 @@
 
 glibc takes every large tensor from the kernel and gives it back when it is freed, so that a training of 224x224 images
 makes the kernel clear the same gigabytes in every step; plain PyTorch does the same. `python -m benchmarks.memory`
-measures what that costs. What is kept makes the peak about a quarter higher, and stays with the process.
+measures what that costs. The memory that is kept makes the peak about a quarter higher, and stays with the process.
 """
 
 import ctypes

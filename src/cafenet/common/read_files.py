@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.common.run_files import REMOVE, Number, OrNone, RunFile
+from cafenet.common.seals import unsealed
 from cafenet.common.yaml_text import read_yaml
 from cafenet.errors import RecipeError, RunFileError, first_line
 
@@ -121,6 +122,11 @@ def _content(path: Path, shape: Any) -> tuple[Any, str]:
         return None, f"cannot be read ({error.strerror})"
     except (ValueError, RecursionError, RecipeError) as error:
         return None, "is empty" if not raw.strip() else f"is damaged ({first_line(error)})"
+    if isinstance(content, dict):
+        whole = unsealed(content)
+        if whole is None:
+            return None, "was changed or damaged since it was written (its values have another digest than it says)"
+        content = whole
     return content, _fault(content, shape, "it")
 
 

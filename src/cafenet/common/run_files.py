@@ -46,7 +46,10 @@ SPACE = RunFile(
 ENTRIES = RunFile(
     "entries.json",
     "what the methods of a run found",
-    [{"method": str, "budget": str, "channels": (dict, OrNone), "search_score": (*Number, OrNone)}],
+    {
+        "groups": dict,
+        "entries": [{"method": str, "budget": str, "channels": (dict, OrNone), "search_score": (*Number, OrNone)}],
+    },
 )
 RESULTS = RunFile(
     "results.json",

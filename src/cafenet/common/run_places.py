@@ -42,7 +42,7 @@ FULL_NETWORK = "full"
 """Subdirectory with the full network that a supernet's training began with."""
 RANDOM = "random"
 """Directory of the Random baseline's short trainings."""
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the layout of a run directory."""
 _OLD_SEARCH = "search.json"
 """The file that directories of `cafenet.search` had in format 1."""

@@ -117,7 +117,7 @@ def erase(images: Tensor, draws: Tensor, probability: float) -> Tensor:
         probability: Probability that an image is changed.
 
     Returns:
-        The same tensor.
+        The tensor itself.
     """
     height, width = images.shape[2:]
     is_erased, area, ratio, row, column = draws[:, 3:].unbind(1)

@@ -94,7 +94,8 @@ def class_difference(first: tuple[str, Sequence[str]], second: tuple[str, Sequen
         second: Those of another one.
 
     Returns:
-        What only one of them has, or where their orders differ, with the remedy; "" if they are the same.
+        A sentence about classes that only one of them has, or about their order, with the remedy; "" if they are the
+        same.
 
     Example:
         >>> from cafenet.data.datasets import class_difference

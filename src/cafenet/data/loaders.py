@@ -32,7 +32,7 @@ def scaling_note(data: ImageData, size: Sequence[int] | None, remedy: str) -> st
     Args:
         data: The images.
         size: Height and width of the inputs; None leaves the images as they are.
-        remedy: What the user writes to keep the images as they are, with `{size}` for their size.
+        remedy: Text that tells the user how to keep the images as they are, with `{size}` for their size.
 
     Returns:
         One sentence, or an empty text if the images are not enlarged.

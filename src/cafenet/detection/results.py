@@ -114,7 +114,7 @@ def headline_of(row: DetectorRow, rows: Sequence[DetectorRow]) -> str:
         rows: All backbones of its run.
 
     Returns:
-        The line, for example "Half the FLOPs, 31.2% mAP, 0.40 points below the original (1 seed)". Where no backbone
+        The line, for example "Half the FLOPs, 31.2% mAP, 0.40 points below the original (1 seed)". If no backbone
         reaches 0.5% mAP, it says that nothing can be concluded.
     """
     if all(score["mAP"] is None or score["mAP"] < _NOTHING for each in rows for score in each.scores):

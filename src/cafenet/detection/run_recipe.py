@@ -10,10 +10,11 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from cafenet.common.files import write_json, write_text
+from cafenet.common.files import write_text
 from cafenet.common.read_files import read_file
 from cafenet.common.run_files import DETECTION_EVALUATION, DETECTION_RESULTS, DETECTIONS, RECIPE, SAMPLES
 from cafenet.common.run_places import DETECTOR_CHECKPOINT, model_place
+from cafenet.common.write_files import write_file
 from cafenet.detection.backbone_sources import Backbone, find_backbones
 from cafenet.detection.dataset import CocoData, check_pair, divide
 from cafenet.detection.detectors import Detector, build_detector, check_detector, pyramid_flops
@@ -31,7 +32,7 @@ from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.identity import begin_training, keep_evaluation, kept_evaluation
 from cafenet.runs.recipe_files import as_document as as_plain
 from cafenet.training.batch_feed import Feed
-from cafenet.training.checkpoint import load_checkpoint
+from cafenet.training.checkpoint import digest_of_checkpoint, load_checkpoint
 from cafenet.training.loop import WITHOUT_EFFECT
 from cafenet.training.process_group import processes
 
@@ -79,7 +80,7 @@ def detect(
                 _train_and_evaluate(workload, backbone, seed, train, test, directory, quiet)
     rows = [_row(workload, backbone, directory) for backbone in workload.backbones]
     dropped = {"train": workload.train_data.num_dropped, "test": workload.test_data.num_dropped}
-    write_json(directory / DETECTION_RESULTS.name, {**as_document(rows, recipe.reference), "dropped_boxes": dropped})
+    write_file(DETECTION_RESULTS, directory, {**as_document(rows, recipe.reference), "dropped_boxes": dropped})
     place.finish()
     return rows
 
@@ -217,7 +218,7 @@ def _train_and_evaluate(
     team = processes()
     kept = None
     if team.is_first:
-        kept = kept_evaluation(DETECTION_EVALUATION, place, place / DETECTOR_CHECKPOINT, tested)
+        kept = kept_evaluation(DETECTION_EVALUATION, place, place / DETECTOR_CHECKPOINT, tested, digest_of_checkpoint)
     if team.of_first(kept is not None):
         return
     if team.is_first:
@@ -230,7 +231,7 @@ def _train_and_evaluate(
         found = predict(detector, test, batch_size=config.batch_size, num_workers=config.num_workers)
         write_text(place / DETECTIONS.name, json.dumps(found, separators=(",", ":")))
         content = asdict(evaluate_detections(test.data, found))
-        keep_evaluation(DETECTION_EVALUATION, place, place / DETECTOR_CHECKPOINT, tested, content)
+        keep_evaluation(DETECTION_EVALUATION, place, place / DETECTOR_CHECKPOINT, tested, content, digest_of_checkpoint)
     team.barrier()
 
 

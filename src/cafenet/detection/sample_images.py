@@ -7,10 +7,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cafenet.common.files import write_json
 from cafenet.common.read_files import read_what_is_left
 from cafenet.common.run_files import SAMPLES
 from cafenet.common.run_places import SAMPLE_IMAGES
+from cafenet.common.write_files import write_file
 from cafenet.detection.dataset import CocoData
 
 _COLOURS = ("#2f9bff", "#ff8c1a", "#00c48c", "#e052c0", "#f0d000", "#7a5cff", "#ff4d5e")
@@ -53,7 +53,7 @@ def write_samples(data: CocoData, num_samples: int, directory: Path, data_digest
         )
     categories = [number for number, _ in data.categories]
     content = {"identity": identity, "classes": list(data.classes), "categories": categories, "images": entries}
-    write_json(directory / SAMPLES.name, content)
+    write_file(SAMPLES, directory, content)
 
 
 def drawn(path: Path, original_width: int, boxes: Sequence[Sequence[Any]]) -> str:

@@ -79,7 +79,7 @@ def _give_kernels() -> torch.library.Library:
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Return the boxes that no better box overlaps by more than the threshold (non-maximum suppression).
 
-    Of [0, 0, 2, 2] and [0, 0, 2, 1], which overlap by a half, the better one stays at a threshold of 0.4, both at 0.5.
+    The boxes [0, 0, 2, 2] and [0, 0, 2, 1] overlap by a half: the better one stays at a threshold of 0.4, both at 0.5.
 
     Args:
         boxes: x1, y1, x2, y2 of each box, shape (N, 4).

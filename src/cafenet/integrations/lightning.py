@@ -108,7 +108,7 @@ class SupernetModule(LightningModule):
         """Return the optimisers of the supernet's weights.
 
         Returns:
-            What the user's function, or the `configure_optimizers` of the user's LightningModule, returns.
+            The value of the user's function, or of the `configure_optimizers` of the user's LightningModule.
         """
         if self._optimizer is not None:
             return self._optimizer(self.supernet.parameters())

@@ -153,7 +153,7 @@ def _unknown(name: str, transformers: ModuleType, target: str) -> str:
 def _has_weights(place: str) -> bool:
     """Return whether weights lie in a directory, or in the local cache."""
     if Path(place).is_dir():
-        return any(True for pattern in _WEIGHTS for _ in Path(place).glob(pattern))
+        return any(True for ending in _WEIGHTS for _ in Path(place).glob(ending))
     return any(_is_cached(place, f"{name}{index}") for name in _CACHED_WEIGHTS for index in ("", ".index.json"))
 
 

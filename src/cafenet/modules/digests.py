@@ -17,7 +17,7 @@ def digest_of_model(model: nn.Module) -> str:
     Returns:
         16 hexadecimal digits.
     """
-    return _digest_of(model.state_dict())
+    return digest_of_tensors(model.state_dict())
 
 
 def digest_of_parameters(model: nn.Module) -> str:
@@ -29,11 +29,18 @@ def digest_of_parameters(model: nn.Module) -> str:
     Returns:
         16 hexadecimal digits.
     """
-    return _digest_of(dict(model.named_parameters()))
+    return digest_of_tensors(dict(model.named_parameters()))
 
 
-def _digest_of(tensors: Mapping[str, Any]) -> str:
-    """Return a short digest of named tensors."""
+def digest_of_tensors(tensors: Mapping[str, Any]) -> str:
+    """Return a short digest of named tensors.
+
+    Args:
+        tensors: The tensors; other values are left out.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=8)
     for name, tensor in sorted(tensors.items()):
         if isinstance(tensor, Tensor):  # a module's extra state may be anything

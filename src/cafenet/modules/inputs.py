@@ -92,6 +92,6 @@ def copied(tree: Any) -> Any:
         tree: A tensor, or nested lists, tuples and dicts with tensors.
 
     Returns:
-        The same structure, with cloned tensors.
+        The arguments with cloned tensors, in their structure.
     """
     return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, tree)

@@ -19,13 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cafenet.modules.global_tables import CONTAINERS, bind_again, clear_if_used, functions_of, tables_of
+
 _MOST_ENTRIES = 1000
 """Number of entries above which a container counts as data: only entries that were added at its end are removed."""
 
 _DEEPEST = 3
 """Largest depth to which nested objects are followed, because a model may hold the program that trains it."""
 
-_FOREIGN = {*sys.stdlib_module_names, "torch", "numpy"}
+_FOREIGN = frozenset({*sys.stdlib_module_names, "torch", "numpy"})
 """Packages whose objects and classes are not visited."""
 
 Undo = Callable[[], object]
@@ -36,7 +38,8 @@ def unchanged(model: nn.Module, *, outside: bool = False) -> Iterator[None]:
     """Restores the class, attributes, hooks, parameters, submodules and containers of every module after the block.
 
     This includes nested dicts, lists and sets, objects of the user's own classes and these classes themselves, tensors
-    among the attributes, and generators of random numbers.
+    among the attributes, generators of random numbers, and tables in the globals of the Python modules in which these
+    classes are defined. A table in another place (an attribute of an imported module, a file) stays as the run left it.
 
     Args:
         model: The model that is run inside the block.
@@ -118,6 +121,36 @@ class _Snapshot:
                 self.undo.append(functools.partial(_restore_class, each, dict(vars(each))))
                 tables = [value for value in vars(each).values() if isinstance(value, (dict, list, set, deque))]
                 self._push(tables, _DEEPEST)
+                for function in functions_of(each):
+                    self._globals(function)
+
+    def _globals(self, function: FunctionType) -> None:
+        """Notes what a function keeps in the globals of its Python module."""
+        containers, cached, rebound = tables_of(function, _FOREIGN)
+        for held in containers:
+            self._table(held)
+        for each in cached:
+            self.undo.append(functools.partial(clear_if_used, each, each.cache_info().misses))
+        for names_held, names in rebound:
+            before = {name: names_held[name] for name in names if name in names_held}
+            self.undo.append(functools.partial(bind_again, names_held, before, names))
+
+    def _table(self, held: Any) -> None:
+        """Notes a container outside of the model, with the containers and tensors in it alone."""
+        if id(held) in self._met:
+            return
+        self._met.add(id(held))
+        if not held:
+            self._empty.append(held)
+        elif len(held) > _MOST_ENTRIES:
+            self.undo.append(functools.partial(_shorten, held, len(held)))
+        else:
+            self.undo.append(functools.partial(_refill, held, _copied_once(held)))
+            for value in held.values() if isinstance(held, dict) else held:
+                if type(value) in CONTAINERS:
+                    self._table(value)
+                elif isinstance(value, Tensor):
+                    self._visit(value, _DEEPEST)
 
     def _container(self, held: Any, depth: int) -> None:
         if not held:

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
 
 Places: TypeAlias = list[tuple[str, dict[str, Any], str]]
@@ -133,3 +134,16 @@ def tensor_places(model: nn.Module) -> Places:
         for key, tensor in held.items()
         if tensor is not None
     ]
+
+
+def tensor_without_size(model: nn.Module) -> str | None:
+    """Finds a tensor of a lazy layer that has not seen an input yet.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The name of the first one, or None if there is none.
+    """
+    named = (*model.named_parameters(), *model.named_buffers())
+    return next((name for name, tensor in named if is_lazy(tensor)), None)

@@ -1,8 +1,8 @@
 """The Uniform baseline of `cafenet.search`: one factor on all channels, trained as the slim model is.
 
 A trained model is cut to its most important channels and fine-tuned like the slim model. A model that came untrained
-is cut and trained for as many epochs as the supernet and the slim model had together. Where the slim model starts from
-fresh weights, so does Uniform.
+is cut and trained for as many epochs as the supernet and the slim model had together. If the slim model starts from
+fresh weights, Uniform does, too.
 """
 
 from dataclasses import dataclass, replace
@@ -128,7 +128,7 @@ def wants_baseline(asked: bool | None, final: TrainConfig | None) -> bool:
     """Return whether a Uniform baseline is trained.
 
     Args:
-        asked: What the user says; None trains it wherever the slim model is trained.
+        asked: The user's choice; None trains it if the slim model is trained.
         final: Options of the slim model's training, or None if it is not trained.
 
     Returns:

@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 from torch import nn
 
-from cafenet.common.files import write_json
-from cafenet.common.read_files import read_if_there, read_what_is_left
+from cafenet.common.read_files import read_if_there
 from cafenet.common.run_files import ENTRIES, MANIFEST, RECIPE, SPACE, STAGES, START
 from cafenet.common.run_places import expect_maker
-from cafenet.errors import RecipeError, TrainingError
+from cafenet.common.write_files import write_file
+from cafenet.errors import RecipeError, RunFileError, TrainingError
 from cafenet.modules.digests import digest_of_model
 from cafenet.pipeline.entries import Entry, read_entries, write_entries
 from cafenet.pipeline.job import Job
@@ -52,6 +52,7 @@ class SearchDirectory(RunDirectory):
         super().__init__(path, seed=seed, again=_call(budget), has_revision=is_kept)
         self._entries: list[Entry] = []
         self._earlier: list[Entry] = []
+        self._groups: dict[str, int] = {}
         recipe = read_if_there(RECIPE, path)
         if recipe is not None:
             try:
@@ -80,8 +81,8 @@ class SearchDirectory(RunDirectory):
     ) -> None:
         """Write the settings of a search, with the keys of a recipe, and its width space.
 
-        What earlier calls found for other budgets stays in the directory, with its budget in the recipe. Settings that
-        an earlier call had otherwise stand under `earlier`, by budget.
+        Results of earlier calls for other budgets stay in the directory, with their budgets in the recipe. Settings
+        that an earlier call had otherwise stand under `earlier`, by budget.
 
         Args:
             model: The original model, whose class is named in the description.
@@ -114,10 +115,11 @@ class SearchDirectory(RunDirectory):
         earlier = _settings_before(self.path, [each.budget for each in self._earlier], settings)
         if earlier:
             content["earlier"] = earlier
+        self._groups = space.full_widths
         self._again = _call(",".join(all_budgets))
         self.keep_recipe(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
         self.note_command()  # an earlier call may have asked for another budget
-        write_json(self.path / SPACE.name, describe_space(space, bins or build_bins(space, job.supernet)))
+        write_file(SPACE, self.path, describe_space(space, bins or build_bins(space, job.supernet)))
 
     def add_entry(self, found: StagesResult) -> Entry:
         """Add the widths found for one budget to the entries, beside those of earlier calls for other budgets.
@@ -132,7 +134,7 @@ class SearchDirectory(RunDirectory):
         method = METHODS.get(result.algorithm, f"CafeNet ({result.algorithm})")
         entry = Entry(method, result.budget, dict(result.channels), result.score, found.place)
         self._entries.append(entry)
-        write_entries([*self._earlier, *self._entries], self.path)
+        write_entries([*self._earlier, *self._entries], self._groups, self.path)
         return entry
 
 
@@ -144,7 +146,10 @@ def _call(budget: Any) -> Again:
 
 def _entries_of(place: Path) -> list[Entry]:
     """Return what earlier calls found; a damaged file is written anew."""
-    return read_entries(place) if read_what_is_left(ENTRIES, place, []) is not None else []
+    try:
+        return read_entries(place) if (place / ENTRIES.name).exists() else []
+    except RunFileError:
+        return []
 
 
 def _place_of(entry: Entry) -> Path:
@@ -194,7 +199,7 @@ def expect_same_model(model: nn.Module, place: Path, *, is_trained: bool) -> Non
     content = {"weights": digest_of_model(model) if is_trained else None}
     before = read_if_there(START, place)
     if before is None:
-        write_json(place / START.name, content)
+        write_file(START, place, content)
     elif before != content:
         raise TrainingError(
             f"{place} must hold a search of this model, but the one that it holds began with other weights; use "

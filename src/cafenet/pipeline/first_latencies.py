@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cafenet.common.files import write_json
 from cafenet.common.read_files import read_if_there
 from cafenet.common.run_files import LATENCIES
+from cafenet.common.write_files import write_file
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.latency.measure import LatencyConfig
 from cafenet.space.width_space import WidthSpace
@@ -65,6 +65,6 @@ def as_measured_first(
     if measured is None:
         measured = {"limit_ms": limit_ms, "full_ms": full_costs["latency_ms"]}
         asked = _asked_latencies(budget.text, space, settings)
-        write_json(directory / LATENCIES.name, {"asked": asked, "measured": measured})
+        write_file(LATENCIES, directory, {"asked": asked, "measured": measured})
     caps = tuple(Cap(cap.cost, measured["limit_ms"] if cap.cost == "latency_ms" else cap.limit) for cap in budget.caps)
     return replace(budget, caps=caps), {**full_costs, "latency_ms": measured["full_ms"]}

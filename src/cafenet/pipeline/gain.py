@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from cafenet.common.files import write_json
 from cafenet.common.read_files import read_if_there
 from cafenet.common.run_files import GAIN
+from cafenet.common.write_files import write_file
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.copying import RECORD
 from cafenet.modules.digests import digest_of_model
@@ -151,7 +151,7 @@ def measure_gain(
         example_inputs: Inputs that latencies are measured with.
         job: The data and options of the search.
         is_trained: True if the original came trained.
-        uniform: How Uniform was trained, in words.
+        uniform: A sentence about Uniform's training.
         test: Test data, or None.
         place: Directory of the slim model, which keeps the comparison.
         is_finetuned: True if the slim model was trained by itself.
@@ -167,7 +167,7 @@ def measure_gain(
     gain = _measured(models, space, example_inputs, job, is_trained, uniform, test)
     takes_uniform = may_take_uniform and gain.is_uniform_better
     gain = replace(gain, is_finetuned=is_finetuned, takes_uniform=takes_uniform)
-    write_json(place / GAIN.name, {"identity": identity, "gain": asdict(gain)})
+    write_file(GAIN, place, {"identity": identity, "gain": asdict(gain)})
     return gain
 
 

@@ -32,7 +32,7 @@ def sentence(gain: Gain) -> str:
         gain: The comparison.
 
     Returns:
-        The text. Where Uniform is the better model, it begins with that.
+        The text. If Uniform is the better model, it begins with that.
     """
     before, after = gain.before, gain.after
     slim = "The slim model" if gain.is_finetuned else "The slim model, which was not fine-tuned,"

@@ -1,7 +1,7 @@
 """Lengths and rates that the user did not choose: the trainings and the number of widths of a search.
 
-What the user gives always holds. Smallest example: a trained model, `epochs=5` and nothing else gives a supernet of
-5 epochs at a rate of 0.05, and 15 epochs at that rate for the slim model. A fresh model has as many epochs for each.
+Lengths that the user gives always hold. Smallest example: a trained model, `epochs=5` and nothing else gives a supernet
+of 5 epochs at a rate of 0.05, and 15 epochs at that rate for the slim model. A fresh model has as many epochs for each.
 Small data have small batches, and as many epochs as some hundred steps need: a fresh model and 400 examples have
 batches of 32 and 34 epochs of the supernet with the normal effort.
 """
@@ -46,7 +46,7 @@ _LAYER_NORMS = ("LayerNorm", "RMSNorm", "LayerNorm2d")
 _GENTLE = 0.5
 """Rate of a supernet that begins with a trained model, as a share of the usual one."""
 _GENTLER = 0.4
-"""Rate of a slim transformer that goes on from such a supernet, as a share of the supernet's. Where SGD trains networks
+"""Rate of a slim transformer that goes on from such a supernet, as a share of the supernet's. If SGD trains a network
 with batch norm, the supernet's own rate reached more, for the slim model and for Uniform alike."""
 
 
@@ -208,7 +208,7 @@ def algorithm_of(options: SearchOptions, effort: Effort) -> Algorithm:
 
     Args:
         options: The options of the search.
-        effort: How much work the search does.
+        effort: The amount of work that the search does.
 
     Returns:
         The algorithm.

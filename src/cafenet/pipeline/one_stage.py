@@ -78,7 +78,8 @@ def run_supernet(
     """Train one supernet and search it for every budget, or read the results of an earlier call.
 
     If the options of the search have changed, the search starts again. It reuses scores that the study already holds
-    and refuses a study of another supernet or of other data. Of the data of finished results, only a sample is read.
+    and refuses a study of another supernet or of other data. If the results are finished, only a sample of the data is
+    read.
 
     Args:
         weights: Model with the weights that the supernet starts from.

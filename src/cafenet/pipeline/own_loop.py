@@ -94,7 +94,7 @@ class Supernet(weights.Supernet):
             example_inputs: Inputs that the model is traced with: a tensor, a tuple of positional arguments or a dict of
                 keyword arguments. A width space from `cafenet.trace` does as well, for its options such as `freeze`.
             bins: The bins of the groups, by default FLOPs-sensitive ones.
-            sharing: How widths share weights; by default the fixed sharing, `LocallyFree(0)`.
+            sharing: The rule by which widths share weights; by default the fixed sharing, `LocallyFree(0)`.
             budget: The budget, or several, that will be searched. `step` then samples widths near them; without a
                 budget it samples all widths.
             sort_by_importance: If True, the most important channels of each group are put in front. Use it for a model
@@ -183,18 +183,18 @@ class Supernet(weights.Supernet):
             metric: The measure of quality, where higher is better, as in `cafenet.search`.
             finetune: Options of a further training of the slim model. None trains it no further, so that it has the
                 supernet's weights and statistics of its own.
-            options: The algorithm, scoring and latency. What the options say of the supernet, of sampling and of stages
-                has no effect, because the supernet is there.
+            options: The algorithm, scoring and latency. The options of the supernet, of sampling and of stages have no
+                effect, because the supernet is there.
             trained: Whether your model came trained. None finds out, for the comparison with the slim model.
             test_data: Data that nothing is chosen on. The finished models are scored on them, too.
             seed: Seed of the search and of the slim model's training.
             directory: Directory for scores and results. A second call with the same directory continues the first.
-            loggers: What gets the events of the search, as in `cafenet.search`.
+            loggers: Loggers that get the events of the search, as in `cafenet.search`.
             quiet: True shows no progress.
 
         Returns:
-            What `cafenet.search` returns: the slim model with its widths, its costs and what was gained, or a sequence
-            of them for several budgets.
+            The result that `cafenet.search` returns: the slim model with its widths, its costs and what was gained, or
+            a sequence of them for several budgets.
 
         Raises:
             CafeNetError: If an argument or the data cannot be used, or no width meets the budget.

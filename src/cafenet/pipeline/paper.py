@@ -32,7 +32,8 @@ SHARING: dict[str, Any] = {
     "sampling.distill": None,
     "scoring.race": False,
 }
-"""Values for sharing, training and scoring. What the paper varies (beta, lambda, the number of stages) stays free."""
+"""Values for sharing, training and scoring. The options that the paper varies (beta, lambda, the number of stages) stay
+free."""
 EVOLUTION = {"population": 40, "iterations": 50, "screened": 1}
 """CafeNet-E: 2,000 widths in 50 generations, bred without a regression."""
 RANDOM = {"samples": 2000}

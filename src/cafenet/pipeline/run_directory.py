@@ -19,11 +19,12 @@ from typing import Any
 
 import torch
 
-from cafenet.common.files import put_aside, write_json, write_text
+from cafenet.common.files import put_aside, write_text
 from cafenet.common.plain_values import digest_of_values
 from cafenet.common.read_files import gone, read_file
 from cafenet.common.run_files import MANIFEST, RECIPE
 from cafenet.common.run_places import FORMAT_VERSION, JOURNAL, SUPERNET, expect_this_format
+from cafenet.common.write_files import write_file
 from cafenet.common.yaml_text import read_yaml
 from cafenet.errors import CafeNetError, RunFileError
 
@@ -53,7 +54,7 @@ class RunDirectory:
         Args:
             path: The directory.
             seed: Seed of the run.
-            again: How the same is done once more.
+            again: Instructions to repeat the run.
             command: The command line for the manifest, by default that of this process.
             has_revision: False leaves the git revision out, which may take long to find.
 
@@ -89,7 +90,7 @@ class RunDirectory:
         Args:
             **values: The values by their keys.
         """
-        write_json(self._manifest_path, self.manifest() | values)
+        write_file(MANIFEST, self.path, self.manifest() | values)
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:

@@ -162,8 +162,8 @@ def search(
             a better result in the same number of epochs; "scratch" takes fresh ones, as in the paper.
         trained: Whether the model comes trained. None finds out, by its score on the validation data against chance,
             and says so. A trained model is the start of the supernet: its channels are sorted by importance, the full
-            network is not trained again, and rates are gentler. What `train`, `finetune` and `options` say always
-            holds.
+            network is not trained again, and rates are gentler. The values of `train`, `finetune` and `options` always
+            hold.
         effort: Lengths of what is not given: "quick" (3 epochs of the supernet, 100 widths), "normal" (10 and 300) or
             "thorough" (40 and 600). Small data have more epochs, so that the supernet has 100, 400 or 1,600 steps. If
             the model came trained, the supernet takes half of that and the slim model the rest.
@@ -173,8 +173,8 @@ def search(
         seed: Seed of the trainings, of fresh weights and of the search.
         directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
             first. Several budgets share it.
-        loggers: What gets the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", or objects with the
-            methods of `cafenet.common.events.EventLogger`.
+        loggers: Loggers that get the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", or objects
+            with the methods of `cafenet.common.events.EventLogger`.
         quiet: True shows no plan and no progress.
 
     Returns:

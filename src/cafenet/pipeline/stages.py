@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from cafenet.common.files import write_json
 from cafenet.common.read_files import read_if_there
 from cafenet.common.run_files import STAGES, START
 from cafenet.common.run_places import stage_place
+from cafenet.common.write_files import write_file
 from cafenet.errors import BudgetError, TraceError
 from cafenet.modules.copying import RECORD
 from cafenet.modules.tensors import named_tensors
@@ -75,7 +75,7 @@ def search_in_stages(
     """
     model = original.model
     if not (directory / STAGES.name).exists():  # else once the checkpoints have not refused other stages
-        write_json(directory / STAGES.name, asdict(config))
+        write_file(STAGES, directory, asdict(config))
     budget, full_costs = as_measured_first(budget, full_costs, original, job.latency, directory)
     if "latency_ms" in full_costs:
         job = replace(job, full=KnownLatency(model, full_costs["latency_ms"]))
@@ -87,7 +87,7 @@ def search_in_stages(
         start = _Start(original, model, {}, model) if found is None else stages.start_after(found, stage)
         found = stages.run(stage, own, start)
     assert found is not None
-    write_json(directory / STAGES.name, asdict(config))
+    write_file(STAGES, directory, asdict(config))
     widths = {name: len(channels) for name, channels in found.kept.items()}
     # Cut from the original model in one go, so that a file of it says so.
     slim = rebuild(model, named_tensors(found.trained), getattr(original.extract(channels=found.kept), RECORD))
@@ -218,7 +218,7 @@ def place_for(directory: Path, name: str, begins_with: Mapping[str, Any]) -> Pat
     before = read_if_there(START, place)
     if before is not None and before != json.loads(content):
         place = directory / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-    write_json(place / START.name, dict(begins_with))
+    write_file(START, place, begins_with)
     return place
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from torch import nn
 
-from cafenet.common.files import write_json
 from cafenet.common.read_files import read_if_there
 from cafenet.common.run_files import TRAINED
+from cafenet.common.write_files import write_file
 from cafenet.errors import ScoringError
 from cafenet.modules.digests import digest_of_model
 from cafenet.modules.tensors import tensors_of
@@ -52,7 +52,7 @@ def judge(model: nn.Module, job: Job, place: Path, trained: bool | None) -> Verd
         model: The model of the search; it is unchanged afterwards.
         job: The data and options of the search.
         place: Directory of the search, which keeps the verdict.
-        trained: What the user says; None looks at the model.
+        trained: The user's answer; None looks at the model.
 
     Returns:
         The verdict.
@@ -71,7 +71,7 @@ def judge(model: nn.Module, job: Job, place: Path, trained: bool | None) -> Verd
     _expect_numbers(model, job)
     verdict = _looked_at(model, job)
     content = {"asked": asked, "is_trained": verdict.is_trained, "sentence": verdict.sentence}
-    write_json(place / TRAINED.name, content)
+    write_file(TRAINED, place, content)
     return verdict
 
 

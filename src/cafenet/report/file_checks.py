@@ -8,6 +8,7 @@ from cafenet.common.plain_values import digest_of_values
 from cafenet.common.read_files import read_log
 from cafenet.common.run_files import MANIFEST, RECIPE
 from cafenet.common.run_places import LOG
+from cafenet.searching.store.salvage import salvaged
 
 LOGGED = ("epoch", "loss")
 """Keys of a log's line that a figure needs."""
@@ -31,14 +32,27 @@ def check_recipe(path: Path, recipe: Mapping[str, Any], manifest: Mapping[str, A
 
 
 def check_journal(path: Path, journal: Path, manifest: Mapping[str, Any], problems: list[str]) -> None:
-    """Compare the size of a journal with that in the manifest; one that ends at the end of a line is valid.
+    """Look for damaged lines of a journal, and compare its size with that in the manifest.
+
+    A journal that lacks lines at its end is valid by itself.
 
     Args:
         path: The run directory.
         journal: The journal, which may be missing.
         manifest: The manifest; empty if it could not be read.
-        problems: List to which a sentence is added if the journal is smaller than it was.
+        problems: List to which a sentence is added if lines are damaged, or if the journal is smaller than it was.
+
+    Raises:
+        StoreError: If the file is no journal.
     """
+    if journal.is_file():
+        found = salvaged(journal.read_bytes().splitlines(keepends=True), journal)
+        if found.num_damaged:
+            problems.append(
+                f"{journal} must hold all scored widths, but {found.num_damaged} of its lines are damaged; figures "
+                f"lack {found.num_lost} trials; put a copy of the file back, or start the search again, which scores "
+                "them anew"
+            )
     wanted = manifest.get("journals", {}).get(journal.relative_to(path).as_posix(), 0)
     size = journal.stat().st_size if journal.is_file() else 0
     if size < wanted:

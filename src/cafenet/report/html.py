@@ -43,7 +43,7 @@ def masthead(kind: str, name: str, title: str) -> str:
     """Return the head of a page: what it is, of which run, and its title.
 
     Args:
-        kind: What the page is, for example "Report".
+        kind: The kind of page, for example "Report".
         name: Name of the run.
         title: The title.
 

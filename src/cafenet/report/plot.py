@@ -91,7 +91,7 @@ class Chart:
             up: Value on the vertical axis.
             kind: CSS class of its colour.
             shape: A name of `SHAPES`.
-            tip: What is said about it.
+            tip: Text of its tip.
             series: Number of its series.
             shift: Pixels by which it is moved to the right, so that others at its place are seen.
         """
@@ -141,7 +141,7 @@ class Chart:
             high: Its right end.
             up: Its value.
             kind: CSS class of its colour.
-            tip: What is said about it.
+            tip: Text of its tip.
             series: Number of its series.
         """
         width = 100 * (self.across.share(high) - self.across.share(low))

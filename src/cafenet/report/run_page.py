@@ -118,7 +118,7 @@ def reproduce(
         recipe: The recipe as plain values.
         manifest: The manifest; empty if it could not be read.
         command: The command.
-        sentence: What to do with the recipe.
+        sentence: Advice about the recipe.
 
     Returns:
         The HTML.

@@ -17,6 +17,7 @@ from cafenet.common.run_places import (
     slug,
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError
+from cafenet.pipeline.entries import fault_of_entries
 from cafenet.report.file_checks import LOGGED, check_journal, check_recipe, read_training_log
 from cafenet.report.trials import TrialRecord, read_study
 
@@ -163,7 +164,7 @@ def read_run(path: Path) -> RunRecord:
     has_space = not _is_detection(recipe, results)
     has_begun = bool(places) or (path / ENTRIES.name).exists() or results is not None
     space = read_what_is_left(SPACE, path, problems, must_exist=has_space and has_begun)
-    entries = read_what_is_left(ENTRIES, path, problems, must_exist=has_space and is_finished) or []
+    entries = _entries(path, space, problems, must_exist=has_space and is_finished)
     studies = [_study(path, place, manifest, problems) for place in places]
     gains = [read_what_is_left(GAIN, _place_of(path, recipe, each), problems) for each in entries]
     trainings = _trainings(path, recipe, entries)
@@ -179,6 +180,22 @@ def read_run(path: Path) -> RunRecord:
         gains=[each["gain"] for each in gains if each is not None],
         trainings=trainings,
     )
+
+
+def _entries(
+    path: Path, space: dict[str, Any] | None, problems: list[str], *, must_exist: bool
+) -> list[dict[str, Any]]:
+    """Return what the methods found, unless it is about another model than `space.json`."""
+    content = read_what_is_left(ENTRIES, path, problems, must_exist=must_exist)
+    if content is None:
+        return []
+    groups = None if space is None else {group["name"]: group["channels"] for group in space["groups"]}
+    fault = fault_of_entries(content, groups)
+    if fault:
+        problems.append(f"{path / ENTRIES.name} must hold {ENTRIES.holds}, but {fault}; {ENTRIES.remedy}")
+        return []
+    found: list[dict[str, Any]] = content["entries"]
+    return found
 
 
 def _trainings(path: Path, recipe: dict[str, Any], entries: list[dict[str, Any]]) -> list[TrainingRecord]:

@@ -20,7 +20,7 @@ def verdict_html(models: Models, space: Mapping[str, Any] | None, warnings: Sequ
     Args:
         models: The finished models.
         space: The content of `space.json`, or None.
-        warnings: What the searches warned of. The verdict then says that nothing can be concluded.
+        warnings: Warnings of the searches. The verdict then says that nothing can be concluded.
 
     Returns:
         The HTML, empty if CafeNet has no finished model among them.

@@ -49,7 +49,7 @@ class RecipeDirectory(RunDirectory):
     def check_data(self, digest: str) -> None:
         """Record which training data the run is about; refuse data that everything in the directory is not about.
 
-        Supernets, trials and channels found all depend on them, so none of these files needs a digest of its own. Where
+        Supernets, trials and channels found all depend on them, so none of these files needs a digest of its own. If
         nothing was trained yet, other data may take their place: a damaged image was replaced, for instance.
 
         Args:

@@ -17,7 +17,7 @@ from cafenet.scoring.evaluation import evaluate
 from cafenet.space.importance import restore_constants
 from cafenet.space.slim_file import load, save
 from cafenet.supernet.plain_training import train_model
-from cafenet.training.checkpoint import load_checkpoint, restoring
+from cafenet.training.checkpoint import digest_of_checkpoint, load_checkpoint, restoring
 from cafenet.training.loop import WITHOUT_EFFECT
 
 _ORIGINAL = Entry("Original", "", None)
@@ -75,7 +75,7 @@ def _identity(workload: Workload, entry: Entry, seed: int, directory: Path) -> d
         options.pop(name, None)
     begins_with: dict[str, Any] = {}
     if recipe.finetune.start == "supernet" and entry.supernet is not None:
-        begins_with["supernet"] = digest_of_file(entry.supernet / SUPERNET_CHECKPOINT)
+        begins_with["supernet"] = digest_of_checkpoint(entry.supernet / SUPERNET_CHECKPOINT)
     if recipe.finetune.teacher == "original" and entry.channels is not None:
         begins_with["teacher"] = digest_of_file(_of_original(directory, seed))
     return {

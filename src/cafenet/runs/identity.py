@@ -7,17 +7,17 @@ options, channels, seed, data, and the file of the weights. Data and files are i
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from cafenet.common.files import write_json
 from cafenet.common.read_files import read_if_there
 from cafenet.common.run_files import START, RunFile
+from cafenet.common.write_files import write_file
 from cafenet.data import ImageData
-from cafenet.errors import RunFileError
+from cafenet.errors import CheckpointError, RunFileError
 from cafenet.modules.digests import bytes_of
 from cafenet.training.checkpoint import differences
 
@@ -39,7 +39,7 @@ def begin_training(place: Path, identity: Mapping[str, Any]) -> None:
     """
     before = read_if_there(START, place)
     if before is None:
-        write_json(place / START.name, plain(identity))
+        write_file(START, place, plain(identity))
         return
     found = differences(before, plain(identity))
     if found:
@@ -49,7 +49,13 @@ def begin_training(place: Path, identity: Mapping[str, Any]) -> None:
         )
 
 
-def kept_evaluation(file: RunFile, place: Path, weights: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+def kept_evaluation(
+    file: RunFile,
+    place: Path,
+    weights: Path,
+    identity: Mapping[str, Any],
+    digest: Callable[[Path], str] | None = None,
+) -> dict[str, Any] | None:
     """Return a stored evaluation of these weights.
 
     If the evaluation is damaged or belongs to something else, a warning says so and the model is evaluated again.
@@ -59,6 +65,7 @@ def kept_evaluation(file: RunFile, place: Path, weights: Path, identity: Mapping
         place: Directory of the model.
         weights: File of the weights.
         identity: Everything that the evaluation depends on beside the weights.
+        digest: Function that returns the digest of the weights, by default `digest_of_file`.
 
     Returns:
         The evaluation without its identity, or None if there is none for this model.
@@ -70,7 +77,10 @@ def kept_evaluation(file: RunFile, place: Path, weights: Path, identity: Mapping
         return None
     if content is None or not weights.is_file():
         return None
-    found = differences(content.pop("identity", None), _of_evaluation(weights, identity))
+    try:
+        found = differences(content.pop("identity", None), _of_evaluation(weights, identity, digest))
+    except CheckpointError:  # whoever trains goes on from the checkpoint before it
+        return None
     if found:
         path = place / file.name
         _log.warning("%s belongs to another model or data (%s); the model is evaluated again", path, _some(found))
@@ -79,7 +89,12 @@ def kept_evaluation(file: RunFile, place: Path, weights: Path, identity: Mapping
 
 
 def keep_evaluation(
-    file: RunFile, place: Path, weights: Path, identity: Mapping[str, Any], content: Mapping[str, Any]
+    file: RunFile,
+    place: Path,
+    weights: Path,
+    identity: Mapping[str, Any],
+    content: Mapping[str, Any],
+    digest: Callable[[Path], str] | None = None,
 ) -> None:
     """Write an evaluation together with its identity.
 
@@ -89,13 +104,14 @@ def keep_evaluation(
         weights: File of the weights.
         identity: Everything that the evaluation depends on beside the weights.
         content: The evaluation.
+        digest: Function that returns the digest of the weights, by default `digest_of_file`.
     """
-    write_json(place / file.name, {"identity": _of_evaluation(weights, identity), **content})
+    write_file(file, place, {"identity": _of_evaluation(weights, identity, digest), **content})
 
 
-def _of_evaluation(weights: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
+def _of_evaluation(weights: Path, identity: Mapping[str, Any], digest: Callable[[Path], str] | None) -> dict[str, Any]:
     """Return the identity of an evaluation."""
-    return plain({**identity, "weights": digest_of_file(weights)})
+    return plain({**identity, "weights": (digest or digest_of_file)(weights)})
 
 
 def plain(content: Mapping[str, Any]) -> dict[str, Any]:

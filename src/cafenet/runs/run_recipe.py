@@ -7,9 +7,9 @@ from typing import Literal
 
 from torch import nn
 
-from cafenet.common.files import write_json
 from cafenet.common.run_files import RESULTS, SPACE
 from cafenet.common.run_places import FIXED_SUPERNET, SUPERNET
+from cafenet.common.write_files import write_file
 from cafenet.modules.copying import RECORD
 from cafenet.pipeline.entries import Entry, write_entries
 from cafenet.pipeline.one_stage import train_stage
@@ -61,7 +61,7 @@ def run_recipe(
     workload.keep_latencies()
     bins = build_bins(workload.space, workload.recipe.supernet)
     attributes = workload.test.classes if workload.test.is_multi_label else None
-    write_json(directory / SPACE.name, describe_space(workload.space, bins, attributes))
+    write_file(SPACE, directory, describe_space(workload.space, bins, attributes))
     _say_what(workload)
     with place.timed("train"):
         _train(workload, directory)
@@ -69,7 +69,7 @@ def run_recipe(
         return []
     with place.timed("search"):
         entries = [*baseline_entries(workload, directory), *searched_entries(workload, directory)]
-        write_entries(entries, directory)
+        write_entries(entries, workload.space.full_widths, directory)
     for entry in entries:
         _log.info("%s %s: score %s", entry.method, entry.budget or "-", entry.search_score)
     if until == "search":
@@ -88,7 +88,7 @@ def run_recipe(
             _row(workload, entry, model, latency, directory)
             for entry, model, latency in zip(entries, models, latencies, strict=True)
         ]
-        write_json(directory / RESULTS.name, as_document(rows, recipe.reference))
+        write_file(RESULTS, directory, as_document(rows, recipe.reference))
     place.finish()
     return rows
 

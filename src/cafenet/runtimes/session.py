@@ -72,7 +72,7 @@ def needed(module: str, extra: str, what: str) -> ModuleType:
     Args:
         module: Name of the module.
         extra: The extra.
-        what: What needs the module, as the user knows it.
+        what: Name of the feature that needs the module, as the user knows it.
 
     Returns:
         The module.

@@ -89,7 +89,7 @@ def metric_of(
     Args:
         metric: The metric, by name or as a function.
         loss: The loss that is trained with.
-        place: What is done with it, for messages about errors in the user's function.
+        place: The task at hand, for messages about errors in the user's function.
         model: The model, which says whether a token is compared with its own label or with the next one.
 
     Returns:

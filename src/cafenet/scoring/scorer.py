@@ -207,7 +207,7 @@ class Scorer:
         return self._complete(values[best], best, len(values))
 
     def _averaged(self, candidates: list[Subnet]) -> Score:
-        """Return the mean score of all candidates. Where all of them are trained, the first one stands for them."""
+        """Return the mean score of all candidates. If all of them are trained, the first one stands for them."""
         values = [self._whole(candidate) for candidate in candidates]
         best = 0 if self.supernet.sharing.averages else int(np.argmax([each.mean() for each in values]))
         return self._complete(np.mean(values, axis=0), best, len(values))

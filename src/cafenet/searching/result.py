@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.common.files import write_json
+from cafenet.common.seals import sealed, unsealed
 from cafenet.common.tables import Shown, ranges
 from cafenet.errors import StoreError
 from cafenet.scoring.metrics import shown_score
@@ -96,7 +97,8 @@ def write_result(result: FoundWidths, path: Path, asked: Mapping[str, Any] | Non
         path: The file to write.
         asked: The options that the search was started with, as plain values; `is_result_of` compares them.
     """
-    write_json(path, {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked, **asdict(result)})
+    content = {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked, **asdict(result)}
+    write_json(path, sealed(content))
 
 
 def is_result_of(path: Path, asked: Mapping[str, Any]) -> bool:
@@ -137,8 +139,11 @@ def read_result(path: Path) -> FoundWidths:
 
 def _read(path: Path) -> dict[str, Any]:
     """Read a result file as plain values."""
+    content: dict[str, Any] | None
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        content = unsealed(json.loads(path.read_text()))
+        if content is None:
+            raise ValueError("its values have another digest than it says")
         if content.pop("format") != FORMAT or content.pop("format_version") != FORMAT_VERSION:
             raise ValueError("another format")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

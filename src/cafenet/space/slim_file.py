@@ -18,7 +18,7 @@ from cafenet.common.files import write_torch
 from cafenet.common.options import check_arguments
 from cafenet.errors import SlimFileError, first_line
 from cafenet.modules.copying import RECORD
-from cafenet.modules.tensors import named_tensors, unsaved_buffers
+from cafenet.modules.tensors import named_tensors, tensor_without_size, unsaved_buffers
 from cafenet.modules.unwrapping import unwrap
 from cafenet.space.extraction import SlimRecord, rebuild
 from cafenet.space.slim_record import as_plain, check_tensors, read_record
@@ -123,6 +123,12 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     check_arguments(SlimFileError, path=(path, str | os.PathLike))
     model = unwrap(model)
     content = _read(Path(path))
+    lazy = tensor_without_size(model)
+    if lazy is not None:
+        raise SlimFileError(
+            f"the model must have run once before {path} is read into it, but its {lazy} has no size yet; call it on "
+            "an example first"
+        )
     expected = _full_shapes(path, content["full_shapes"])
     shapes = {name: tuple(tensor.shape) for name, tensor in _essential(model, expected).items()}
     if shapes != expected:

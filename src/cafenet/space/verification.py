@@ -190,9 +190,11 @@ def _random(tensor: Tensor, name: str, dtype: torch.dtype, generator: torch.Gene
     """Draws values under which every channel matters: scales and variances around 1, and weights that keep the
     signal's size.
     """
-    if not tensor.is_floating_point():
+    if not _has_fractions(tensor):
         return tensor
-    if name.endswith("running_var") or (tensor.ndim <= 1 and name.endswith("weight")) or _is_positive(tensor):
+    if tensor.is_complex():
+        dtype = dtype.to_complex()
+    elif name.endswith("running_var") or (tensor.ndim <= 1 and name.endswith("weight")) or _is_positive(tensor):
         return 0.5 + torch.rand(tensor.shape, generator=generator, dtype=dtype)
     fan_in = max(1, tensor.numel() // tensor.shape[0]) if tensor.ndim > 1 else 16
     return torch.randn(tensor.shape, generator=generator, dtype=dtype).div_(fan_in**0.5)
@@ -204,15 +206,20 @@ def _is_positive(tensor: Tensor) -> bool:
 
 
 def _cast(leaf: Any, dtype: torch.dtype, generator: torch.Generator) -> Any:
-    if isinstance(leaf, Tensor) and leaf.is_floating_point():
-        return torch.randn(leaf.shape, generator=generator, dtype=dtype)
+    if isinstance(leaf, Tensor) and _has_fractions(leaf):
+        return torch.randn(leaf.shape, generator=generator, dtype=dtype.to_complex() if leaf.is_complex() else dtype)
     return leaf
+
+
+def _has_fractions(tensor: Tensor) -> bool:
+    """Whether a tensor holds real or complex numbers, which random values may replace."""
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _difference(space: WidthSpace, left: Any, right: Any, result: Verification) -> float:
     """Largest difference, relative to the largest value; an output without information is itself a problem."""
     chosen = (chosen_outputs(each, space.outputs) for each in (left, right))
-    pairs = [(a, b) for (_, a), (_, b) in zip(*chosen, strict=True) if a.is_floating_point()]
+    pairs = [(a, b) for (_, a), (_, b) in zip(*chosen, strict=True) if _has_fractions(a)]
     if not pairs:
         result.problems.append("the model returns no floating-point tensor, so nothing was compared")
     worst, compared = 0.0, False

@@ -72,8 +72,8 @@ class Race:
     """Race: some candidates see a small part of the batch, and the better ones see further parts.
 
     The differences between candidates are small compared with the noise of few examples, so it is better to try fewer
-    candidates on more examples. Of n candidates, 2 sqrt(n) take part, drawn anew each time (all of 3, 6 of 10, 12 of
-    35), and see two chunks of the batch. Then the better quarter (at least 2) see two more chunks, or one if only 3
+    candidates on more examples. Out of n candidates, 2 sqrt(n) take part, drawn anew each time (all of 3, 6 of 10, 12
+    of 35), and see two chunks of the batch. Then the better quarter (at least 2) see two more chunks, or one if only 3
     took part. With chunks of an eighth of the batch, that costs 1, 2 and 3.75 forward passes instead of 3, 10 and 35.
 
     Example:

@@ -68,7 +68,7 @@ class Supernet(nn.Module):
             model: The model; it is not changed.
             space: The width space of the model, from `cafenet.trace`.
             bins: The bins of its groups, by default FLOPs-sensitive ones.
-            sharing: How widths share weights; by default the fixed sharing, `LocallyFree(0)`.
+            sharing: The rule by which widths share weights; by default the fixed sharing, `LocallyFree(0)`.
             choice: Way to find the best candidate, by default `Race()`.
             seed: Seed of the sampled widths and candidates.
             order: For a model whose units were reordered: the unit of the user's model that each unit came from.
@@ -365,7 +365,7 @@ class Supernet(nn.Module):
         """Continue the sampling of a checkpoint.
 
         Args:
-            state: What `get_extra_state` returned.
+            state: The state that `get_extra_state` returned.
 
         Raises:
             CheckpointError: If it belongs to a supernet of another model.

@@ -93,7 +93,9 @@ class Trainer(SteppedTraining):
             self.loss_fn = Distillation(loss, sampling.distill, config.label_smoothing)
         self.parameters = [parameter for parameter in supernet.parameters() if parameter.requires_grad]
         if not self.parameters:
-            raise TrainingError("a model must have parameters to train, but all of its have requires_grad False")
+            raise TrainingError(
+                "a model must have parameters to train, but requires_grad is False for all of its; set it for some"
+            )
         self.optimizer = build_optimizer(config.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(supernet.device.type, enabled=config.amp == "fp16")
         self.chosen: Counter[int] = Counter()

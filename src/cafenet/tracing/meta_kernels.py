@@ -35,7 +35,7 @@ def run_op(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: li
         tensors: All tensors among the arguments.
 
     Returns:
-        The same result as `func(*args, **kwargs)`.
+        The result of `func(*args, **kwargs)`.
     """
     if tensors and tensors[0].is_meta and tensors[0].is_floating_point():
         if func in _SAME_IN_PLACE:

@@ -188,4 +188,4 @@ _PRICES: dict[str, Callable[[Call], int]] = {
     r"_trilinear": _trilinear,
     r"_[cp]dist_forward|_euclidean_dist": _distances,
 }
-"""Functions that compute the multiply-adds of an op, by a pattern of its whole name."""
+"""Functions that compute the multiply-adds of an op, by a regular expression of its whole name."""

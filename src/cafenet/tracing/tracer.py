@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from cafenet.errors import TraceError
 from cafenet.modules.inputs import call_arguments
 from cafenet.modules.outputs import output_paths
-from cafenet.modules.tensors import tensors_of
+from cafenet.modules.tensors import tensor_without_size, tensors_of
 from cafenet.modules.unwrapping import unwrap
 from cafenet.space.width_space import WidthSpace
 from cafenet.tracing.atoms import Atoms
@@ -38,8 +37,9 @@ def trace(
 ) -> WidthSpace:
     """Finds the widths of a model that may vary, by watching one run of it. The model is not changed.
 
-    Everything that a forward stores in the model, its objects and classes is taken back. What it stores elsewhere
-    stays, for example a table in a global variable of a module of Python; keep such a table in the model.
+    Everything that a forward stores in the model, its objects and classes is taken back. So are tables in globals that
+    the code of these classes names. A table in another place stays, for example in an attribute of an imported module;
+    keep it in the model.
 
     Args:
         model: Any PyTorch model that runs on the example inputs.
@@ -165,10 +165,10 @@ def _watch_with_best_cuts(
 
 def _expect_sizes(model: nn.Module) -> None:
     """Refuses lazy layers that have not seen an input yet."""
-    lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
-    if lazy:
+    lazy = tensor_without_size(model)
+    if lazy is not None:
         raise TraceError(
-            f"the model must run on the example inputs before it is traced, but {lazy[0]} has no size yet; call the "
+            f"the model must run on the example inputs before it is traced, but {lazy} has no size yet; call the "
             "model once"
         )
 

@@ -1,9 +1,10 @@
 """Meta tensors that know their values, for a forward that reads some: `if mask.any()`, `x[keep]`, `t.item()`.
 
-Such a forward cannot run on meta tensors alone. It can run on real tensors, but there PyTorch runs other ops than on
-meta tensors (fused attention, fused recurrent layers), which hide what they multiply. The tensors that the model sees
-therefore stay meta tensors, and each carries the real tensor that it represents. Ops arrive as they do on meta tensors.
-They are executed on the values, and the results are meta tensors of the same shape, which carry the new values.
+A forward like that cannot run on meta tensors alone. It can run on real tensors, but there PyTorch runs other ops than
+on meta tensors (fused attention, fused recurrent layers), which hide what they multiply. The tensors that the model
+sees therefore stay meta tensors, and each carries the real tensor that it represents. Ops arrive as they do on meta
+tensors. They are executed on the values, and the results are meta tensors of the same shape, which carry the new
+values.
 
 A tensor may have no value: parameters have none as long as the forward reads only what it computes from its inputs. An
 op with such an argument is executed on meta tensors alone, and its result has no value either. Reading such a result

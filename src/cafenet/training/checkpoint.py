@@ -11,6 +11,7 @@ from cafenet.common.archive import read_archive
 from cafenet.common.files import put_aside, write_torch
 from cafenet.common.plain_values import plain_numbers
 from cafenet.errors import CafeNetWarning, CheckpointError, first_line
+from cafenet.modules.digests import digest_of_tensors
 from cafenet.training.data_sketch import is_same
 
 FORMAT = "cafenet-checkpoint"
@@ -91,7 +92,7 @@ def expect_same_start(path: Path, saved: Mapping[str, Any], now: dict[str, Any])
         now: The digest of the weights, and the sketch of the data, that this start came with.
 
     Returns:
-        What the training began with.
+        The start of the training: the digest of its weights, and the sketch of its data.
 
     Raises:
         CheckpointError: If the training began with other data.
@@ -161,6 +162,24 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             "directory, or remove it to begin again"
         )
     return content
+
+
+def digest_of_checkpoint(path: Path) -> str:
+    """Returns a short digest of the weights in a checkpoint.
+
+    The bytes of the file do not serve: a training that was interrupted ends with the same weights in another file.
+
+    Args:
+        path: Path of the checkpoint.
+
+    Returns:
+        16 hexadecimal digits.
+
+    Raises:
+        CheckpointError: If the file cannot be read, or is no checkpoint.
+    """
+    with restoring(path):
+        return digest_of_tensors(load_checkpoint(path)["model"])
 
 
 def _content_before(path: Path, error: BrokenCheckpointError) -> dict[str, Any]:

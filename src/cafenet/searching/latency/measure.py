@@ -1,6 +1,6 @@
 """Measurement of a model's latency in the runtime that will serve it.
 
-Runtimes of this machine are timed here, a pass of each model in turns. Where a reference model runs in turns with them,
+Runtimes of this machine are timed here, a pass of each model in turns. If a reference model runs in turns with them,
 each time is taken relative to its own: if other load makes the reference twice as slow, a model that takes 6 ms at that
 moment counts as 3 ms. Load that slows one of the two more than the other does not cancel. A device elsewhere gets a
 file and answers milliseconds.

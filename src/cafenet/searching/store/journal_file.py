@@ -5,7 +5,6 @@ line that a crash left incomplete is cut off before the next one is written. If 
 good lines are kept (see `salvage`).
 """
 
-import json
 import logging
 import os
 import re
@@ -22,7 +21,7 @@ from optuna.storages.journal import BaseJournalBackend
 from cafenet.common.files import keep_as, name_aside, write_bytes
 from cafenet.common.locks import locked
 from cafenet.errors import StoreError
-from cafenet.searching.store.salvage import Salvaged, decoded, salvaged
+from cafenet.searching.store.salvage import Salvaged, decoded, encoded, salvaged
 
 CONNECT_SECONDS = 10
 """Time after which an attempt to reach a database is given up."""
@@ -168,7 +167,7 @@ class JournalFile(BaseJournalBackend):
         Raises:
             StoreError: If the file was removed or cannot be written.
         """
-        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
+        lines = b"".join(encoded(log) for log in logs)
         try:
             with _opened(self._path) as file:
                 end = _end_of_last_line(file)
@@ -215,8 +214,7 @@ def _mend(path: Path, found: Salvaged) -> None:
     """Replace a damaged journal by its good lines; the damaged file is kept beside it."""
     aside = name_aside(path)
     keep_as(path, aside)
-    lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in found.logs)
-    write_bytes(path, lines.encode())
+    write_bytes(path, b"".join(encoded(log) for log in found.logs))
     _log.warning(
         "%s is damaged in %d of its lines: %d trials are lost and are scored again if they are needed; the other lines "
         "are kept, and the damaged file as %s",

@@ -7,7 +7,7 @@ own.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from optuna.storages.journal._storage import JournalOperation
 from optuna.trial import TrialState
 
+from cafenet.common.seals import sealed, unsealed
 from cafenet.errors import StoreError
 
 _OF_STUDY = (
@@ -45,6 +46,18 @@ class Salvaged:
     """Number of missing trials: one for each damaged line, and those to which no line refers for certain."""
 
 
+def encoded(log: Mapping[str, Any]) -> bytes:
+    """Encode an operation as a line with a digest, by which a changed byte shows.
+
+    Args:
+        log: The operation.
+
+    Returns:
+        The line with its end.
+    """
+    return json.dumps(sealed(log), separators=(",", ":")).encode() + b"\n"
+
+
 def decoded(line: bytes) -> dict[str, Any] | None:
     """Decode the operation in a line.
 
@@ -52,13 +65,14 @@ def decoded(line: bytes) -> dict[str, Any] | None:
         line: The line as bytes.
 
     Returns:
-        The operation, or None if the line is damaged.
+        The operation, or None if the line is damaged. A line without a digest was written by an earlier version.
     """
     try:
-        log = json.loads(line)
-    except ValueError:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
         return None
-    if not isinstance(log, dict) or not {"op_code", "worker_id"} <= log.keys():
+    log = unsealed(content) if isinstance(content, dict) else None
+    if log is None or not {"op_code", "worker_id"} <= log.keys():
         return None
     return log if _needed(log["op_code"]) <= log.keys() else None
 

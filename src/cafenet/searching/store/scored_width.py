@@ -37,6 +37,6 @@ def key_of(bin_counts: IntArray) -> Key:
         bin_counts: Number of bins that each group takes.
 
     Returns:
-        The same numbers as a tuple.
+        The numbers as a tuple.
     """
     return tuple(int(number) for number in bin_counts)

@@ -12,8 +12,9 @@ from cafenet.tracing.recording import BROADCAST, Run, has_labels, raw_labels
 
 
 def reshape(run: Run, call: Call) -> None:
-    """Follows channels through `view`: blocks of dimensions with equal products are matched from the left. What was
-    enlarged from size 1, as a mask is for every head, fits any size also when it is flattened with other dimensions.
+    """Follows channels through `view`: blocks of dimensions with equal products are matched from the left. A dimension
+    that was enlarged from size 1, as a mask is for every head, fits any size also when it is flattened with other
+    dimensions.
 
     Args:
         run: The trace so far, to which the rule adds labels, ties, freezes and costs.
