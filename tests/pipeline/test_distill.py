@@ -1,14 +1,18 @@
 """A slim model, and Uniform beside it, that learn the outputs of the given model, too."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import cafenet
 from cafenet.errors import TrainingError
+from cafenet.pipeline import one_stage
+from cafenet.supernet.train import train_supernet
 from cafenet.training.distillation import DistillConfig
 from tests.helpers.small_training import assert_same_state, built, config, data
-from tests.pipeline.test_gain import EXAMPLE, TRAIN, searched
+from tests.pipeline.test_gain import EXAMPLE, OPTIONS, TRAIN, searched
 
 SOFT = DistillConfig(weight=0.9, temperature=2.0)
 
@@ -50,6 +54,21 @@ def test_a_search_without_a_teacher_is_not_taken_for_one_with(trained, taught, p
     alone = searched(trained, directory=place)
     assert not is_same(alone.searched, taught.searched)
     assert_same_state(alone.searched, searched(trained).searched)
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_supernets_of_all_stages_learn_from_a_trained_original(is_trained, trained, monkeypatch):
+    teachers = []
+
+    def noted(*args, teacher, **given):
+        teachers.append(teacher)
+        return train_supernet(*args, teacher=teacher, **given)
+
+    monkeypatch.setattr(one_stage, "train_supernet", noted)
+    sampling = cafenet.SamplingConfig(full_share=0.0, distill=SOFT)
+    options = replace(OPTIONS, sampling=sampling, stages=cafenet.StagesConfig(2))
+    searched(trained, options=options, finetune=False, trained=is_trained)
+    assert teachers == [trained if is_trained else None] * 2
 
 
 def test_the_plan_names_the_teacher(trained, capsys):

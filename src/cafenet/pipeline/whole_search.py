@@ -96,7 +96,8 @@ class WholeSearch:
             _expect_teacher(verdict, final)
         supernet, sampling = supernet_of(options, verdict.is_trained), sampling_of(options, verdict.is_trained)
         supernet = replace(supernet, bins=self.job.supernet.bins)  # as the budgets need them
-        job = replace(self.job, training=training, supernet=supernet, sampling=sampling)
+        teacher = self.model if verdict.is_trained else None
+        job = replace(self.job, training=training, supernet=supernet, sampling=sampling, teacher=teacher)
         return replace(self, job=job, final=final, verdict=verdict)
 
     def plans(self, asked: Sequence[AskedBudget], directory: Path | None) -> list[SearchPlan]:
