@@ -5,7 +5,9 @@ The rule, written down before the first run: the three networks of `benchmarks/p
 fine-tuned for 15 epochs as by default, and once more with the trained original as the teacher (`DistillConfig()`: half
 of the loss, temperature 4). If the distilled slim models are better on the judging images by the paired 95% interval
 over networks and seeds, distillation becomes the default for a model that comes trained; if nothing is clear, it is an
-option; in any case the page shows both.
+option; in any case the page shows both. A further search has a supernet that learns from the original, too
+(`SamplingConfig(full_share=0, distill=DistillConfig())`); by the same rule, it becomes the default if its distilled
+slim models are better than the distilled ones of the usual supernet.
 """
 
 from pathlib import Path
@@ -27,7 +29,7 @@ from cafenet.training.optimizers import OptimizerConfig
 SUFFIX = ", with a teacher"
 """Ending of the names of the results' parts."""
 PERCENT, SUPERNET_EPOCHS, RATE = 25, 5, 0.05
-OURS, UNIFORM = "CafeNet", "Uniform, 15 epochs"
+OURS, LEARNED, UNIFORM = "CafeNet", "CafeNet, distilled supernet", "Uniform, 15 epochs"
 
 
 def measure_distillation(results: Results, work: Task, seed: int, place: Path) -> None:
@@ -35,15 +37,17 @@ def measure_distillation(results: Results, work: Task, seed: int, place: Path) -
     part = work.name + SUFFIX
     missing = [
         (base, taught)
-        for base in (OURS, UNIFORM)
+        for base in (OURS, LEARNED, UNIFORM)
         for taught in (False, True)
         if not _has(results, part, base, taught, seed)
     ]
     if not missing:
         return
     trained = prepared(work, seed, SHORT.original_epochs, place / "original")
-    begun = {OURS: _found(work, trained, seed, place), UNIFORM: uniform(work, trained, PERCENT, seed, place)}
+    begun: dict[str, nn.Module] = {}
     for base, taught in missing:
+        if base not in begun:
+            begun[base] = _begun(base, work, trained, seed, place)
         slim = cafenet.train_model(
             begun[base],
             work.example,
@@ -68,8 +72,11 @@ def _has(results: Results, part: str, base: str, taught: bool, seed: int) -> boo
     return str(seed) in results.rows(part).get(name_of(base, taught), {})
 
 
-def _found(work: Task, trained: nn.Module, seed: int, place: Path) -> nn.Module:
-    """Return the slim model with the supernet's weights, as the default search finds it."""
+def _begun(base: str, work: Task, trained: nn.Module, seed: int, place: Path) -> nn.Module:
+    """Return the slim model with the supernet's weights, as a search finds it, or Uniform."""
+    if base == UNIFORM:
+        return uniform(work, trained, PERCENT, seed, place)
+    sampling = cafenet.SamplingConfig(full_share=0.0, distill=DistillConfig() if base == LEARNED else None)
     result = cafenet.search(
         trained,
         work.batches(),
@@ -78,8 +85,9 @@ def _found(work: Task, trained: nn.Module, seed: int, place: Path) -> nn.Module:
         epochs=SUPERNET_EPOCHS,
         finetune=False,
         trained=True,
+        options=cafenet.SearchOptions(sampling=sampling),
         seed=seed,
-        directory=place / "distilled",
+        directory=place / base,
         quiet=True,
     )
     return result.model
