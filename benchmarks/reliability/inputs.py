@@ -17,6 +17,7 @@ from benchmarks.reliability.damaged import template
 from benchmarks.reliability.jobs import JOBS
 from benchmarks.reliability.wrong_calls import CALLS, UsersMistake
 from benchmarks.reliability.wrong_commands import COMMANDS, FILES
+from benchmarks.reliability.wrong_loops import LOOPS
 from benchmarks.reliability.wrong_slims import write
 from cafenet.cli.main import main
 from cafenet.errors import CafeNetError
@@ -30,7 +31,7 @@ LATE = "after long work"
 
 def cases(shared: Path) -> Iterable[Case]:
     """All calls, then all command lines."""
-    for group, table in CALLS.items():
+    for group, table in (*CALLS.items(), *LOOPS.items()):
         for name, call, values in table:
             for number, value in enumerate(values):
                 yield Case(f"{name}, {_shown(value, number)}", _call(call, value), f"calls: {group}")

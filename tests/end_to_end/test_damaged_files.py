@@ -356,7 +356,7 @@ def test_a_digest_whose_name_is_damaged_does_no_harm(finished, copied, never):
         before = path.read_bytes()
         path.write_bytes(before.replace(b'"digest"', b'"eigest"'))
         assert path.read_bytes() != before
-    assert read_run(copied).problems == []
+    assert not read_run(copied).problems
     assert main(["report", str(copied)]) == 0
     again(finished, copied)
     assert (copied / "results.json").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.common.events import EventLogger
-from cafenet.errors import TrainingError
+from cafenet.errors import TrainingError, first_line
 
 
 def loggers_of(asked: Sequence["str | EventLogger"]) -> list[EventLogger]:
@@ -24,6 +24,14 @@ def loggers_of(asked: Sequence["str | EventLogger"]) -> list[EventLogger]:
     """
     if isinstance(asked, str):
         raise TrainingError(f"loggers must be a list, but is the text {asked!r}; write [{asked!r}]")
+    if not isinstance(asked, Sequence):
+        raise TrainingError(f"loggers must be a list, but is {asked!r}")
+    for each in asked:
+        if not isinstance(each, str) and any(not callable(getattr(each, name, None)) for name in _METHODS):
+            raise TrainingError(
+                f"a logger must be a name such as jsonl:PATH, or have the methods {', '.join(_METHODS)}, but is "
+                f"{each!r}"
+            )
     return [_by_name(each) if isinstance(each, str) else each for each in asked]
 
 
@@ -31,8 +39,15 @@ def _by_name(text: str) -> EventLogger:
     kind, colon, place = text.partition(":")
     if kind not in _KINDS or not colon or not place:
         raise TrainingError(f"a logger must be one of {', '.join(f'{name}:PATH' for name in _KINDS)}, but is {text!r}")
-    logger: EventLogger = _KINDS[kind](Path(place))
+    try:
+        logger: EventLogger = _KINDS[kind](Path(place))
+    except (OSError, ValueError) as error:  # the latter for a path that no system has
+        reason = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
+        raise TrainingError(f"the logger {text[:200]!r} must name a place that can be written to: {reason}") from error
     return logger
+
+
+_METHODS = ("stage", "step", "trial", "result", "close")
 
 
 class _JsonLinesLogger:
