@@ -59,9 +59,9 @@ class KeptTimes:
         Raises:
             BudgetError: If the file cannot be read, or holds something else.
         """
+        if not self._path.exists():
+            return {}
         try:
-            if not self._path.exists():
-                return {}
             lines = [json.loads(line) for line in self._path.read_text().splitlines() if line.strip()]
             found = [(str(each["key"]), each["ms"]) for each in lines if each["made_with"] == self._made_with]
             return {key: (float(median), float(low), float(high)) for key, (median, low, high) in found}
@@ -86,7 +86,7 @@ class KeptTimes:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("ab") as file, locked(file, self._path):
                 file.write(line.encode())
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for a path that no system has
             raise BudgetError(f"latencies must be written to {self._path}, but: {error}; name another file") from error
 
 
