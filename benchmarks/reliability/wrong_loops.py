@@ -1,6 +1,5 @@
 """Wrong calls of what stands around a search: own training loops, loggers, runtimes, exports and distillation."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,18 +45,22 @@ def calibrated(calibration: Any, **options: Any) -> Any:
 
 
 OWN_LOOPS: Table = [
-    ("Supernet(model)", lambda v: own(model=v), [None, 3, "net", nn.Linear]),
+    ("own loop: Supernet(model)", lambda v: own(model=v), [None, 3, "net", nn.Linear]),
     (
-        "Supernet(example_inputs)",
+        "own loop: Supernet(example_inputs)",
         lambda v: own(inputs=v),
         [None, 3, "image", torch.zeros(1, 4, 12, 12), {"image": IMAGE}],
     ),
-    ("Supernet(budget)", lambda v: own(budget=v), ["", 50, "0%", [], ["50%", 3], "101%", "50% wings", {"50%"}]),
-    ("Supernet(seed)", lambda v: own(seed=v), [-1, 1.5, "0", None, 2**70]),
-    ("Supernet(sort_by_importance)", lambda v: own(sort_by_importance=v), [1, "yes", None]),
-    ("Supernet(bins)", lambda v: own(bins=v), [3, "uniform", [2, 2]]),
-    ("Supernet(sharing)", lambda v: own(sharing=v), [3, "free", {"r": 1}]),
-    ("Supernet(choice)", lambda v: own(choice=v), [3, "race"]),
+    (
+        "own loop: Supernet(budget)",
+        lambda v: own(budget=v),
+        ["", 50, "0%", [], ["50%", 3], "101%", "50% wings", {"50%"}],
+    ),
+    ("own loop: Supernet(seed)", lambda v: own(seed=v), [-1, 1.5, "0", None, 2**70]),
+    ("own loop: Supernet(sort_by_importance)", lambda v: own(sort_by_importance=v), [1, "yes", None]),
+    ("own loop: Supernet(bins)", lambda v: own(bins=v), [3, "uniform", [2, 2]]),
+    ("own loop: Supernet(sharing)", lambda v: own(sharing=v), [3, "free", {"r": 1}]),
+    ("own loop: Supernet(choice)", lambda v: own(choice=v), [3, "race"]),
     (
         "Supernet.step(batch)",
         lambda v: step(v),
@@ -168,14 +171,6 @@ AROUND: Table = [
     ("export(example_inputs)", lambda v: cafenet.export(net(), v, "m.pt2"), [None, 3, (), torch.zeros(1, 4, 12, 12)]),
     ("export(model)", lambda v: cafenet.export(v, IMAGE, "m.pt2"), [None, 3, "net", nn.Linear]),
     ("export(fixed_batch)", lambda v: cafenet.export(net(), IMAGE, "m.onnx", fixed_batch=v), [1, "yes", None]),
-    ("evaluate(model)", lambda v: cafenet.evaluate(v, data()), [None, 3, "net"]),
-    ("evaluate(data)", lambda v: cafenet.evaluate(net(), v), [None, 3, [], "data", data(64, 9), IMAGE]),
-    ("save(model)", lambda v: cafenet.save(v, "x.pt"), [None, 3, "net", net()]),
-    (
-        "save(path)",
-        lambda v: cafenet.save(cafenet.trace(net(), IMAGE).extract({"0": 4}), v),
-        ["", 3, Path("absent/x.pt"), "a\0b", None],
-    ),
     ("free_heads", lambda v: cafenet.free_heads(v), [None, 3, "net"]),
 ]
 OWN_MISTAKES: Table = [

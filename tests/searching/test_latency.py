@@ -296,5 +296,5 @@ def test_real_measurements():
 
 def test_a_file_of_latencies_that_no_system_can_name():
     settings = LatencyConfig(cache="a\0b", repeats=1, warmup=0)
-    with pytest.raises(BudgetError, match="latencies must be written to .* name another file"):
+    with pytest.raises(BudgetError, match=r"latencies must be written to .* name another file"):
         measure_latency(nn.Conv2d(3, 4, 1), torch.zeros(1, 3, 2, 2), settings)
