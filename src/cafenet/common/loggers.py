@@ -26,12 +26,6 @@ def loggers_of(asked: Sequence["str | EventLogger"]) -> list[EventLogger]:
         raise TrainingError(f"loggers must be a list, but is the text {asked!r}; write [{asked!r}]")
     if not isinstance(asked, Sequence):
         raise TrainingError(f"loggers must be a list, but is {asked!r}")
-    for each in asked:
-        if not isinstance(each, str) and any(not callable(getattr(each, name, None)) for name in _METHODS):
-            raise TrainingError(
-                f"a logger must be a name such as jsonl:PATH, or have the methods {', '.join(_METHODS)}, but is "
-                f"{each!r}"
-            )
     return [_by_name(each) if isinstance(each, str) else each for each in asked]
 
 
@@ -45,9 +39,6 @@ def _by_name(text: str) -> EventLogger:
         reason = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
         raise TrainingError(f"the logger {text[:200]!r} must name a place that can be written to: {reason}") from error
     return logger
-
-
-_METHODS = ("stage", "step", "trial", "result", "close")
 
 
 class _JsonLinesLogger:
