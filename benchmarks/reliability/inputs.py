@@ -22,8 +22,8 @@ from benchmarks.reliability.wrong_slims import write
 from cafenet.cli.main import main
 from cafenet.errors import CafeNetError
 
-LIMIT_S = 20.0
-"""An hour's work may take longer to refuse, but nothing here is larger than a second's."""
+LIMIT_S = 60.0
+"""Nothing here takes more than some seconds to refuse on a quiet machine; this is for one that does much else."""
 CLEAR, USERS = "clear line", "the user's own traceback"
 TRACEBACK, ACCEPTED, SLOW = "traceback", "accepted silently", f"longer than {LIMIT_S:.0f} s"
 LATE = "after long work"
