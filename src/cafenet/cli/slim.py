@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.cli.paths import some_path
+from cafenet.common.loggers import LOG_HELP
 from cafenet.common.run_places import SEARCHED, SLIM
 from cafenet.errors import DataError, ModelNameError
 
@@ -78,7 +79,7 @@ def add_to(commands: Any) -> None:
         action="append",
         default=[],
         metavar="KIND:PATH",
-        help="where events go: jsonl:FILE, tensorboard:DIR or mlflow:DIR",
+        help=LOG_HELP,
     )
     parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
 
