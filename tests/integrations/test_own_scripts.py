@@ -40,6 +40,8 @@ def test_the_script_without_cafenet_runs(kind, tmp_path, monkeypatch):
         (tmp_path / name).write_text(text.replace("(data.train)", "(data.train.subset(range(200)))"))
     monkeypatch.chdir(tmp_path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    command = [sys.executable, str(SCRIPTS / f"own_{kind}.py")]
+    # cafenet first, for a torchvision of another build than torch, which both libraries import
+    script = "import sys, runpy, cafenet; runpy.run_path(sys.argv[1], run_name='__main__')"
+    command = [sys.executable, "-c", script, str(SCRIPTS / f"own_{kind}.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import cafenet
+from cafenet.cli.main import main
 from cafenet.common.events import current_loggers, logging_to
 from cafenet.common.loggers import loggers_of
 from cafenet.errors import CafeNetWarning, TrainingError
@@ -102,6 +103,12 @@ def test_the_steps_that_a_plan_times_are_not_events():
 def test_what_is_no_logger_is_refused(asked, message):
     with pytest.raises(TrainingError, match=message), logging_to(loggers_of(asked)):
         pass
+
+
+@pytest.mark.parametrize("command", ["slim net.py:Net --data fashion", "run demo"])
+def test_a_wrong_name_on_the_command_line_is_refused_before_anything_is_read(command, capsys):
+    assert main([*command.split(), "--log", "wandb"]) == 2
+    assert capsys.readouterr().err.startswith("error: a logger must be one of jsonl:PATH, ")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def command_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version, and exit")
-    commands = parser.add_subparsers(title="commands", dest="command")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for module in _COMMANDS:
         module.add_to(commands)
     return parser

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.cli.paths import some_path
-from cafenet.common.loggers import LOG_HELP
+from cafenet.common.loggers import LOG_HELP, logger_name
 from cafenet.common.run_places import SEARCHED, SLIM
 from cafenet.errors import DataError, ModelNameError
 
@@ -77,6 +77,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--log",
         action="append",
+        type=logger_name,
         default=[],
         metavar="KIND:PATH",
         help=LOG_HELP,

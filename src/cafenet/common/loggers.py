@@ -28,10 +28,26 @@ def loggers_of(asked: Sequence["str | EventLogger"]) -> list[EventLogger]:
     return [_by_name(each) if isinstance(each, str) else each for each in asked]
 
 
-def _by_name(text: str) -> EventLogger:
-    kind, colon, place = text.partition(":")
-    if kind not in _KINDS or not colon or not place:
+def logger_name(text: str) -> str:
+    """Return the name of a logger as it is, if it is one; nothing is imported.
+
+    Args:
+        text: A name such as "mlflow:runs/mlflow".
+
+    Returns:
+        The name.
+
+    Raises:
+        TrainingError: If it is not the name of a logger.
+    """
+    kind, _, place = text.partition(":")
+    if kind not in _KINDS or not place:
         raise TrainingError(f"a logger must be one of {', '.join(f'{name}:PATH' for name in _KINDS)}, but is {text!r}")
+    return text
+
+
+def _by_name(text: str) -> EventLogger:
+    kind, _, place = logger_name(text).partition(":")
     logger: EventLogger = _KINDS[kind](Path(place))
     return logger
 
