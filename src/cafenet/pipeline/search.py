@@ -179,8 +179,8 @@ def search(
         seed: Seed of the trainings, of fresh weights and of the search.
         directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
             first. Several budgets share it.
-        loggers: Loggers that get the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", or objects
-            with the methods of `cafenet.common.events.EventLogger`.
+        loggers: Loggers that get the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", "wandb:DIR",
+            or objects with the methods of `cafenet.common.events.EventLogger`.
         quiet: True shows no plan and no progress.
 
     Returns:
