@@ -51,5 +51,7 @@ class Job:
     """Names of layers that keep their widths, with wildcards: `*.se`."""
     outputs: str | int | Sequence[str | int] | None = None
     """The parts of the model's output that matter, as in `cafenet.trace`; None stands for all."""
+    head_sizes: bool = False
+    """Whether the size of attention heads may vary beside their number, as in `cafenet.trace`."""
     quiet: bool = False
     """True shows no progress."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cafenet.modules.calling import run_with
 from cafenet.modules.snapshot import unchanged
 from cafenet.modules.tensors import tensor_places
-from cafenet.space.layout import AttributeSlot, Cut, IntArray, Layout, Subnet, cuts
+from cafenet.space.layout import AttributeSlot, Cut, IntArray, Layout, Subnet, cuts, num_positions
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
 """Values of attributes by (module path, attribute name)."""
@@ -28,7 +28,10 @@ def slice_tensors(tensors: Mapping[str, Tensor], layout: Layout, chosen: tuple[C
     Returns:
         The cut tensors, as views if that is possible.
     """
-    return {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
+    sliced = {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
+    for name in layout.scales_of.keys() & sliced.keys():
+        sliced[name] = _scaled(sliced[name], layout, name, chosen)
+    return sliced
 
 
 class Gatherer:
@@ -50,7 +53,8 @@ class Gatherer:
         alike: dict[tuple[bool, torch.dtype, torch.device], list[str]] = {}
         for name, tensor in self._tensors.items():
             dims = layout.axes.get(name, {})
-            if tensor.layout is torch.strided and (tensor.ndim == 0 or (tensor.ndim == 1 and dims)):
+            is_plain = tensor.layout is torch.strided and name not in layout.scales_of
+            if is_plain and (tensor.ndim == 0 or (tensor.ndim == 1 and dims)):
                 alike.setdefault((tensor.ndim == 0, tensor.dtype, tensor.device), []).append(name)
             else:
                 self._others.append((name, tensor, list(dims.items()), name in buffers))
@@ -90,6 +94,8 @@ class Gatherer:
         for name, tensor, dims, is_buffer in self._others:
             for dim, pattern in dims:
                 tensor = chosen[pattern].apply(tensor, dim)
+            if name in self._layout.scales_of:
+                tensor = _scaled(tensor, self._layout, name, chosen)
             part[name] = tensor.clone() if is_buffer else tensor
         return cast(dict[str, Tensor], part)
 
@@ -97,6 +103,18 @@ class Gatherer:
 def _sliced(tensor: Tensor, dims: Mapping[int, int], chosen: tuple[Cut, ...]) -> Tensor:
     for dim, pattern in dims.items():
         tensor = chosen[pattern].apply(tensor, dim)
+    return tensor
+
+
+def _scaled(tensor: Tensor, layout: Layout, name: str, chosen: tuple[Cut, ...]) -> Tensor:
+    """Multiplies a cut tensor by the factors that keep the scale of attention."""
+    for slot in layout.scales_of[name]:
+        share = chosen[slot.pattern].positions.size / num_positions(layout.patterns[slot.pattern])
+        if share < 1:
+            pattern = layout.axes.get(name, {}).get(slot.dim)
+            kept = np.arange(slot.mask.size) if pattern is None else chosen[pattern].positions
+            factors = torch.from_numpy(slot.factors(kept, share)).to(tensor)
+            tensor = tensor * factors.view(-1, *[1] * (tensor.ndim - 1 - slot.dim))
     return tensor
 
 
