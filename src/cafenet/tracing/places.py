@@ -57,8 +57,10 @@ def follow_places(run: Run, call: Call) -> None:
         _set(call.out, _added(run, call))
     elif op in _JOINS:
         tables = [_places(tensor) for tensor in call.tensors]
-        if all(tables) and len({len(each) for each in tables}) == 1:
-            _set(call.out, [call.func(list(each), call.arg("dim")) for each in zip(*tables, strict=True)])
+        if all(tables):
+            most = max(map(len, tables))
+            full = [each + each[-1:] * (most - len(each)) for each in tables]
+            _set(call.out, [call.func(list(each), call.arg("dim")) for each in zip(*full, strict=True)])
 
 
 def atoms_of(*factors: Tensor) -> AtomArray | None:
