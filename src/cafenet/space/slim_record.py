@@ -41,6 +41,9 @@ def as_plain(record: SlimRecord) -> dict[str, Any]:
             for slot in layout.attributes
         ],
         "full_shapes": {name: list(shape) for name, shape in record.full_shapes.items()},
+        # Tensors whose queries were multiplied, so that the scale of attention is that of the full model. It is told
+        # to those who read the file; the tensors hold the products.
+        **({"scaled_for_attention": sorted(layout.scales_of)} if layout.scales else {}),
     }
 
 
