@@ -31,6 +31,7 @@ from cafenet.space.slim_file import load, save
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_OF_EVERY_CONFIG = {"attn_implementation"}
 SLIM_FILE = "slim.pt"
 """Name of the slim file in the directory of a slim model."""
 _CACHED_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -171,7 +172,7 @@ def _config(name: str, transformers: ModuleType, config_class: Any, options: dic
         raise ModelNameError(f"{name} could not be configured: {first_line(error)}") from error
     generation = transformers.GenerationConfig()  # such as decoder_start_token_id, which configs may hold, too
     for key in options:
-        if not hasattr(plain, key) and not hasattr(generation, key):
+        if key not in _OF_EVERY_CONFIG and not hasattr(plain, key) and not hasattr(generation, key):
             raise ModelNameError(_unknown_option(name, plain, key))
     return config
 
