@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cafenet.cli import compare, dashboard, detect, doctor, export, inspect, profile, recipes, report, run, slim
+from cafenet.cli import compare, dashboard, detect, doctor, export, inspect, profile, recipes, report, run, slim, worker
 from cafenet.common.interrupts import KEPT, Stopped, stoppable_command
 from cafenet.errors import CafeNetError, CafeNetWarning
 
@@ -81,7 +81,7 @@ def _run(argv: Sequence[str] | None) -> None:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version, and exit")
     commands = parser.add_subparsers(title="commands", dest="command")
-    for module in (inspect, profile, slim, run, recipes, report, compare, dashboard, export, detect, doctor):
+    for module in (inspect, profile, slim, run, worker, recipes, report, compare, dashboard, export, detect, doctor):
         module.add_to(commands)
     args, flags = parser.parse_known_args(argv)
     if args.command is None and not flags:

@@ -13,10 +13,12 @@ from cafenet.common.write_files import write_file
 from cafenet.modules.copying import RECORD
 from cafenet.pipeline.entries import Entry, write_entries
 from cafenet.pipeline.one_stage import train_stage
+from cafenet.pipeline.shared_search import ENDED, RUNNING, SharedSearch
 from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.final_models import final_model, load_final
 from cafenet.runs.methods import baseline_entries, searched_entries
 from cafenet.runs.recipe import Recipe
+from cafenet.runs.recipe_files import as_document as as_plain
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
 from cafenet.runs.workload_checks import check_workload
@@ -33,7 +35,14 @@ _log = logging.getLogger(__name__)
 
 
 def run_recipe(
-    recipe: Recipe, directory: Path, *, until: Step = "evaluate", quiet: bool = False, command: list[str] | None = None
+    recipe: Recipe,
+    directory: Path,
+    *,
+    until: Step = "evaluate",
+    storage: str | None = None,
+    study: str | None = None,
+    quiet: bool = False,
+    command: list[str] | None = None,
 ) -> list[Row]:
     """Run a recipe in a directory up to a step; finished work is not repeated.
 
@@ -43,6 +52,9 @@ def run_recipe(
         recipe: The recipe.
         directory: The run directory.
         until: The last step to run.
+        storage: URL of a storage for the scores, which workers on other machines may join (`cafenet worker`). None
+            keeps them in the run directory.
+        study: Name of the search in the storage, by default the name of the directory.
         quiet: If True, no progress is shown.
         command: The command line for the manifest, by default that of this process.
 
@@ -52,7 +64,10 @@ def run_recipe(
     Raises:
         CafeNetError: If the recipe, the data or a file in the directory cannot be used.
     """
-    workload = Workload(recipe, directory, quiet=quiet)
+    shared = None
+    if storage is not None:
+        shared = SharedSearch(storage, study or directory.resolve().name, directory, as_plain(recipe))
+    workload = Workload(recipe, directory, shared=shared, quiet=quiet)
     check_workload(workload)
     if workload.scaling_note and not quiet:
         print(workload.scaling_note, file=sys.stderr)
@@ -63,6 +78,8 @@ def run_recipe(
     attributes = workload.test.classes if workload.test.is_multi_label else None
     write_file(SPACE, directory, describe_space(workload.space, bins, attributes))
     _say_what(workload)
+    if shared is not None:
+        shared.tell(RUNNING)
     with place.timed("train"):
         _train(workload, directory)
     if until == "train":
@@ -70,6 +87,8 @@ def run_recipe(
     with place.timed("search"):
         entries = [*baseline_entries(workload, directory), *searched_entries(workload, directory)]
         write_entries(entries, workload.space.full_widths, directory)
+    if shared is not None:
+        shared.tell(ENDED)
     for entry in entries:
         _log.info("%s %s: score %s", entry.method, entry.budget or "-", entry.search_score)
     if until == "search":
