@@ -98,7 +98,7 @@ class Network:
         self, host: int, script: Path, *arguments: str, nodes: str, log: Path, endpoint: int = 0, port: int = 29400
     ) -> "subprocess.Popen[str]":
         """Start the job's part on one host; they meet at the host `endpoint`."""
-        conf = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3,join_timeout=300"
+        conf = "last_call_timeout=10,keep_alive_interval=3,keep_alive_max_attempt=6,join_timeout=600"
         options = ["--nnodes", nodes, "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-conf", conf]
         options += ["--rdzv-endpoint", f"{self.address(endpoint)}:{port}", "--rdzv-id", "job"]
         options += ["--local-addr", self.address(host), "--max-restarts", "3", "--monitor-interval", "0.2"]

@@ -23,7 +23,7 @@ def job(net: Network, hosts: list[int], place: Path, max_steps: int = 0, port: i
             host,
             SCRIPT,
             *arguments,
-            nodes=f"1:{len(hosts)}" if seconds else str(len(hosts)),
+            nodes=f"2:{len(hosts)}" if seconds else str(len(hosts)),
             log=log,
             endpoint=hosts[0],
             port=port,

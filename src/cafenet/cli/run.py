@@ -83,12 +83,15 @@ def _run(args: argparse.Namespace) -> None:
     from cafenet.runs.recipe_files import load_recipe
     from cafenet.runs.results import claims, results_table
     from cafenet.runs.run_recipe import run_recipe
+    from cafenet.training.process_group import processes
 
     _tell(logging.INFO if args.verbose else logging.WARNING)
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
     with logging_to(loggers_of(args.log)):
         rows = run_recipe(recipe, directory, until=args.step, storage=args.storage, study=args.study, quiet=args.quiet)
+    if not processes().is_first:  # under torchrun the first process tells
+        return
     console = Console(markup=False)  # descriptions and paths may have brackets
     if rows:
         console.print(results_table(rows, recipe.reference, title=recipe.description))

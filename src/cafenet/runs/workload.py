@@ -52,7 +52,7 @@ class Workload:
             shared: The storage that workers on other machines share, if they may join.
             quiet: If True, no progress is shown.
         """
-        self.shared = shared
+        self.shared, self.whole_recipe = shared, recipe
         supernet = for_capped_costs(recipe.supernet, costs_in(recipe.budget))
         self.recipe, self.quiet = replace(recipe, supernet=supernet), quiet
         self._latency_file = None if directory is None else directory / LATENCY
