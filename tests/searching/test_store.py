@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -507,6 +508,17 @@ def test_a_score_whose_claim_was_given_up_is_kept_if_nobody_else_has_it(tmp_path
     right.give_up(claim)
     assert content(left.add(scored([1, 2], ODD), claim)) == content(scored([1, 2], ODD))
     assert states(left) == ["FAIL", "COMPLETE"]
+
+
+def test_the_claim_of_an_earlier_version_is_taken_over_on_its_host(monkeypatch, tmp_path):
+    store = store_at(tmp_path / "trials.journal", is_shared=True)
+    old = {"host": socket.gethostname(), "pid": 2**22 + 1, "birth": 5, "time": time.time()}
+    with monkeypatch.context() as patch:
+        patch.setattr(claims, "claim_of_this_process", lambda: {**old, "id": "x"})
+        trial = store.claim(np.array([1, 2]))
+    assert store._watch.is_dead(trial, old, lambda: 0)
+    assert not store._watch.is_dead(trial, {**old, "pid": os.getpid(), "birth": claims.birth(os.getpid())}, lambda: 0)
+    assert not store._watch.is_dead(trial, {**old, "host": "elsewhere"}, lambda: 0)
 
 
 def test_claims_left_behind_do_not_show_as_scores(monkeypatch, tmp_path):

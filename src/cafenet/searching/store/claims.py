@@ -103,7 +103,8 @@ class ClaimWatch:
         Returns:
             True if the claim is to be given up.
         """
-        if claim.get("host") == host_name():
+        here = host_name() if "id" in claim else socket.gethostname()  # earlier versions wrote the name alone
+        if claim.get("host") == here:
             born = birth(int(claim["pid"]))
             return born is None or (born != claim["birth"] and 0 not in (born, claim["birth"]))
         patience = self.stale_seconds if "id" in claim else max(self.stale_seconds, STALE_SECONDS_OLD)

@@ -40,14 +40,15 @@ _ALIVE = {
     "tcp_user_timeout": 20_000,
 }
 """Settings of a connection by which a network that was cut is noticed after some 20 seconds, not hours."""
-_SERVER_ALIVE = (
+_SERVER_SETTINGS = (
+    "SET default_transaction_isolation = 'read committed'",  # a claim reads what was written before it got the lock
     "SET idle_in_transaction_session_timeout = '30s'",
     "SET tcp_keepalives_idle = 10",
     "SET tcp_keepalives_interval = 5",
     "SET tcp_keepalives_count = 3",
     "SET tcp_user_timeout = '20s'",
 )
-"""The same on the server's side, so that a worker that was cut off keeps no lock."""
+"""The same on the server's side, so that a worker that was cut off keeps no lock; and what claims rest on."""
 
 _log = logging.getLogger(__name__)
 
@@ -124,17 +125,23 @@ def _with_settings(storage: RDBStorage) -> RDBStorage:
     def set_all(connection: Any, record: Any) -> None:
         cursor = connection.cursor()
         try:
-            for statement in _SERVER_ALIVE:
-                cursor.execute(statement)
-            connection.commit()
-        except Exception:  # a proxy or an older server may not know one of them, and all work without
-            connection.rollback()
+            for statement in _SERVER_SETTINGS:
+                _try(connection, cursor, statement)
         finally:
             cursor.close()
 
     event.listen(storage.engine, "connect", set_all)
     storage.engine.dispose()  # the first connection was made before
     return storage
+
+
+def _try(connection: Any, cursor: Any, statement: str) -> None:
+    """Make one setting; a proxy or an older server may not know it, and scores can be kept without."""
+    try:
+        cursor.execute(statement)
+        connection.commit()
+    except Exception:
+        connection.rollback()
 
 
 def has_trials(storage: BaseStorage, study_id: int) -> bool:

@@ -32,9 +32,11 @@ class OptunaTrials:
         self._storage, self._study_id, self._distributions = storage, study_id, dict(distributions)
         self._num_read = 0
         self._running: list[int] = []
+        self._has_written = False
 
     def changes(self) -> Sequence[StoredTrial]:
         """Returns trials that are new or unfinished since the last call."""
+        self._has_written = False
         trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
         found = [trials[number] for number in [*self._running, *range(self._num_read, len(trials))]]
         self._num_read = len(trials)
@@ -42,8 +44,8 @@ class OptunaTrials:
         return [_stored(trial) for trial in found]
 
     def own(self) -> Sequence[StoredTrial]:
-        """Returns all changes, among which are those of this worker."""
-        return self.changes()
+        """Returns all changes, if this worker has written any."""
+        return self.changes() if self._has_written else []
 
     def create(self, new: NewTrial, admits: Callable[[Sequence[StoredTrial]], bool]) -> int | None:
         """Writes a trial in one operation, and then looks whether another one was before it."""
@@ -63,6 +65,7 @@ class OptunaTrials:
 
     def finish(self, trial: int, state: TrialState, value: float | None, score: Mapping[str, Any] | None) -> bool:
         """Ends a running trial."""
+        self._has_written = True
         try:
             if score is not None:
                 self._storage.set_trial_user_attr(trial, "score", dict(score))
