@@ -40,7 +40,7 @@ def fill(url: str, number: int) -> None:
             connection.execute(sql.text(statement), used)
 
 
-def measure_depth(url: str, number: int, turns: int = 50) -> dict[str, Any]:
+def measure_depth(url: str, number: int, turns: int = 10) -> dict[str, Any]:
     """Open a study of so many trials, and add some more, once as before and once as Optuna does it."""
     fill(url, number)
     row: dict[str, Any] = {"num_trials": number}
