@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from cafenet.modules.calling import run_with
+from cafenet.modules.calling import placed, run_with
+from cafenet.modules.recomputing import recomputed_in
 from cafenet.modules.snapshot import unchanged
 from cafenet.modules.tensors import tensor_places
 from cafenet.space.gathering import Gatherer, Gathering, scaled
@@ -126,8 +127,14 @@ class Harness:
         Returns:
             The output of the forward.
         """
-        with self.patched(chosen):
+        with self.patched(chosen), recomputed_in(lambda: self._as_in_run(tensors, chosen)):
             return run_with(self.model, tensors, args, kwargs, self._places, keep_buffers=keep_buffers)
+
+    @contextmanager
+    def _as_in_run(self, tensors: dict[str, Tensor], chosen: tuple[Cut, ...]) -> Iterator[None]:
+        """Puts the tensors and attributes of a run in place again, for a checkpoint that runs a part of it again."""
+        with self.patched(chosen), placed(tensors, self._places):
+            yield
 
     @contextmanager
     def patched(self, chosen: tuple[Cut, ...]) -> Iterator[None]:

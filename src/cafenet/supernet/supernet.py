@@ -5,7 +5,6 @@ It is what every training of widths is made of, ours and those of other librarie
 """
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Harness, slice_tensors
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Race
-from cafenet.supernet.checkpointing_guard import checkpointing_refused, refuse_reentrant_checkpointing
+from cafenet.supernet.checkpointing_guard import refuse_reentrant_checkpointing
 from cafenet.supernet.exchange import Exchange
 from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Sharing, check_sharing
 from cafenet.supernet.slim import Found, slim_model
@@ -245,13 +244,12 @@ class Supernet(nn.Module):
             The loss, averaged over the subnets of the pick.
 
         Raises:
-            TrainingError: If the model uses gradient checkpointing.
+            TrainingError: If the model uses reentrant gradient checkpointing.
         """
         inputs, target = batch
         # Not through __call__: a step did that, and a precision that a library puts around it is not entered twice.
         chosen = [cuts(self.space.layout, subnet) for subnet in pick.subnets]
-        with nullcontext() if self._is_graph_checked else checkpointing_refused():
-            losses = [loss_fn(self._run(inputs, each, keep_buffers=self.training), target) for each in chosen]
+        losses = [loss_fn(self._run(inputs, each, keep_buffers=self.training), target) for each in chosen]
         if not self._is_graph_checked:
             refuse_reentrant_checkpointing(losses[0])
             self._is_graph_checked = True
