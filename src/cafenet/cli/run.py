@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cafenet.cli.paths import some_path
+from cafenet.common.loggers import LOG_HELP, logger_name
 from cafenet.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ def add_to(commands: Any) -> None:
         parser.add_argument(
             "--log",
             action="append",
+            type=logger_name,
             default=[],
             metavar="KIND:PATH",
-            help="where events go: jsonl:FILE, tensorboard:DIR or mlflow:DIR",
+            help=LOG_HELP,
         )
         loudness.add_argument("--quiet", action="store_true", help="print nothing but the result")
         loudness.add_argument("--verbose", action="store_true", help="also log what each step begins with and finds")

@@ -58,5 +58,7 @@ class Job:
     teacher: nn.Module | None = None
     """Model whose outputs all supernets learn if `sampling.distill` is set; None stands for each supernet's own full
     network."""
+    head_sizes: bool = False
+    """Whether the size of attention heads may vary beside their number, as in `cafenet.trace`."""
     quiet: bool = False
     """True shows no progress."""

@@ -205,10 +205,13 @@ def narrowed_space(
     if isinstance(job.supernet.min_width, float):
         share = job.supernet.min_width
     try:
-        space = trace(model, example_inputs, freeze=job.freeze, outputs=job.outputs)
-        loose = tuple(group.name for group in space.groups if ties.get(group.name) != group.divisor)
+        options: dict[str, Any] = {"outputs": job.outputs, "head_sizes": job.head_sizes}
+        space = trace(model, example_inputs, freeze=job.freeze, **options)
+        loose = tuple(
+            group.name for group in space.groups if ties.get(group.name) != group.divisor and not group.crosses_another
+        )
         if loose:
-            space = trace(model, example_inputs, freeze=(*job.freeze, *loose), outputs=job.outputs)
+            space = trace(model, example_inputs, freeze=(*job.freeze, *loose), **options)
         least = [min(group.channels, math.ceil(share * full[group.name])) for group in space.groups]
         groups = zip(space.groups, least, strict=True)
         space = replace(space, groups=tuple(replace(each, min_width=max(each.min_width, n)) for each, n in groups))

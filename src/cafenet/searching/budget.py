@@ -109,8 +109,10 @@ def parse_budgets(text: str, space: WidthSpace, *, full_latency_ms: Callable[[],
         The budgets in the order of the text.
 
     Raises:
-        BudgetError: If a budget cannot be read, or two of them mean the same caps.
+        BudgetError: If it is no text, a budget in it cannot be read, or two of them mean the same caps.
     """
+    if not isinstance(text, str):
+        raise BudgetError(f'a budget must be a text such as "50%", but is {text!r}')
     measured = functools.cache(full_latency_ms) if full_latency_ms else None
     budgets = [parse_budget(part, space, full_latency_ms=measured) for part in text.split(",")]
     expect_different(budgets)

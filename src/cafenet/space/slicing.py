@@ -10,7 +10,7 @@ from cafenet.modules.calling import placed, run_with
 from cafenet.modules.recomputing import recomputed_in
 from cafenet.modules.snapshot import unchanged
 from cafenet.modules.tensors import tensor_places
-from cafenet.space.gathering import Gatherer, Gathering
+from cafenet.space.gathering import Gatherer, Gathering, scaled
 from cafenet.space.layout import AttributeSlot, Cut, Layout, Subnet, cuts
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
@@ -28,7 +28,10 @@ def slice_tensors(tensors: Mapping[str, Tensor], layout: Layout, chosen: tuple[C
     Returns:
         The cut tensors, as views if that is possible.
     """
-    return {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
+    sliced = {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
+    for name in layout.scales_of.keys() & sliced.keys():
+        sliced[name] = scaled(sliced[name], layout, name, chosen)
+    return sliced
 
 
 def _sliced(tensor: Tensor, dims: Mapping[int, int], chosen: tuple[Cut, ...]) -> Tensor:
