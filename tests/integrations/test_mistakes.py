@@ -73,13 +73,14 @@ def test_a_trainer_of_no_supernet_or_with_gradient_checkpointing(tmp_path):
 
     args = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, gradient_checkpointing=True)
     supernet = cafenet.Supernet(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)), torch.zeros(1, 6))
-    with pytest.raises(TrainingError, match="cannot be trained with gradient checkpointing"):
+    with pytest.raises(TrainingError, match="a Trainer cannot switch on gradient checkpointing of a supernet"):
         SupernetTrainer(supernet, args)
     with pytest.raises(TrainingError, match="trains a supernet, but got Linear"):
         SupernetTrainer(nn.Linear(2, 2), args)
 
 
 def test_a_trainer_of_a_model_with_gradient_checkpointing_of_its_own(tmp_path):
+    """It is not reentrant in transformers, so a part that runs again sees the subnet."""
     pytest.importorskip("accelerate")
     transformers = pytest.importorskip("transformers")
     from cafenet.integrations.trainer import SupernetTrainer
@@ -92,9 +93,9 @@ def test_a_trainer_of_a_model_with_gradient_checkpointing_of_its_own(tmp_path):
     ][:1]
     enable()
     args = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True, max_steps=1)
-    before = {name: each.detach().clone() for name, each in trace.supernet.named_parameters()}
-    SupernetTrainer(trace.supernet, args, train_dataset=loops.Texts()).train()  # its checkpoints are not reentrant
-    assert any(not torch.equal(before[name], each) for name, each in trace.supernet.named_parameters())
+    trained = SupernetTrainer(trace.supernet, args, train_dataset=loops.Texts()).train()
+    assert trained.global_step == 1
+    assert trained.training_loss > 0
 
 
 class OwnError(Exception):

@@ -1,5 +1,6 @@
 """Checks of the parts that a recipe names, before long work starts."""
 
+import sys
 from dataclasses import replace
 
 import torch
@@ -32,8 +33,11 @@ def check_workload(workload: Workload) -> None:
     _check_options(workload)
     batch = next(iter(workload.loader(workload.validation)))
     _check_targets(workload, _output(workload, batch[0].to(workload.device)))
-    build_supernet(workload.model, workload.space, workload.recipe.supernet)
     check_runtime(workload.model, workload.example, workload.recipe.latency)
+    steps = workload.settle_divisor()
+    if steps and not workload.quiet:
+        print(steps, file=sys.stderr)
+    build_supernet(workload.model, workload.space, workload.recipe.supernet)
     for budget in workload.budgets:
         workload.feasible(budget)
     _check_trainings(workload)

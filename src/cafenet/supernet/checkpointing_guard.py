@@ -1,7 +1,6 @@
 """Reentrant gradient checkpointing is refused: its recomputation would not see the channels of a subnet."""
 
 import torch
-import torch.utils.checkpoint
 from torch import Tensor
 
 from cafenet.errors import TrainingError
