@@ -347,3 +347,25 @@ def test_channels_that_the_model_does_not_have_are_refused(kept, copied, capsys,
     path.write_text(json.dumps(sealed(content)))
     line = refused(capsys, "export", copied, tmp_path / "x.pt")
     assert f"CafeNet-E 50% keeps channels of {name} that the model does not have" in line
+
+
+def test_a_digest_whose_name_is_damaged_does_no_harm(finished, copied, never):
+    """The values beside it are whole, and nothing else has a key of this name."""
+    for name in PLAIN:
+        path = copied / name
+        before = path.read_bytes()
+        path.write_bytes(before.replace(b'"digest"', b'"eigest"'))
+        assert path.read_bytes() != before
+    assert not read_run(copied).problems
+    assert main(["report", str(copied)]) == 0
+    again(finished, copied)
+    assert (copied / "results.json").exists()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "slim.pt"])
+@pytest.mark.parametrize("kind", ["truncated", "empty", "braces", "binary", "missing"])
+def test_a_damaged_file_of_a_finished_model_is_told_in_its_report(kind, name, copied):
+    """Its figure, or the size of its file, would be left out or wrong without a word."""
+    damage(copied / OURS / name, kind)
+    (problem,) = read_run(copied).problems
+    assert problem.startswith(f"{copied / OURS / name} must hold the ")

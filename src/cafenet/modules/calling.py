@@ -64,6 +64,8 @@ def run_with(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     places: Places | None = None,
+    *,
+    keep_buffers: bool = True,
 ) -> Any:
     """Runs the model's own forward on other tensors. The model keeps its own.
 
@@ -77,6 +79,7 @@ def run_with(
         args: Positional arguments of the forward.
         kwargs: Keyword arguments of the forward.
         places: Places of exactly these tensors, as `tensor_places` finds them, to save the search.
+        keep_buffers: Whether new buffers are put into `tensors`.
 
     Returns:
         The output of the forward.
@@ -88,13 +91,31 @@ def run_with(
         for name, held, key in places:
             held[key] = tensors[name]
         output = model(*args, **(kwargs or {}))
-        for name, held, key in places:
+        for name, held, key in places if keep_buffers else ():
             if held[key] is not None:
                 tensors[name] = held[key]
     finally:
         for (_, held, key), tensor in zip(places, before, strict=True):
             held[key] = tensor
     return output
+
+
+@contextmanager
+def placed(tensors: Mapping[str, Tensor], places: Places) -> Iterator[None]:
+    """Puts other tensors into a model inside the block, and its own ones back after it.
+
+    Args:
+        tensors: Tensors to use, by name.
+        places: Places of exactly these tensors, as `tensor_places` finds them.
+    """
+    before = [held[key] for _, held, key in places]
+    try:
+        for name, held, key in places:
+            held[key] = tensors[name]
+        yield
+    finally:
+        for (_, held, key), tensor in zip(places, before, strict=True):
+            held[key] = tensor
 
 
 @contextmanager

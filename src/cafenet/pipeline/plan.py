@@ -25,7 +25,7 @@ from cafenet.pipeline.one_stage import band_about
 from cafenet.pipeline.stage_plan import Stage, StagesConfig, plan_jobs, plan_stages
 from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.model_score import output_of
-from cafenet.searching.budget import Budget
+from cafenet.searching.budget import COUNTED, Budget
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.correction import CHECKS
 from cafenet.searching.latency.estimate import NUM_MEASURED
@@ -110,6 +110,7 @@ def plan_search(
     *,
     example_inputs: Any,
     num_test: int | None = None,
+    is_distilled: bool = False,
 ) -> SearchPlan:
     """Plan a search, and time a few steps of it unless its directory holds a search already.
 
@@ -124,6 +125,7 @@ def plan_search(
         place: Directory of the search, or None.
         example_inputs: Inputs that latencies are measured with.
         num_test: Number of test examples, if there are any and their number is known.
+        is_distilled: Whether the slim model and Uniform also learn the outputs of the original model.
 
     Returns:
         The plan.
@@ -140,11 +142,16 @@ def plan_search(
         parts += _stage_parts(space, stage, own, step, example, measuring)
     slim_step = None
     if example is not None and final is not None:
-        share = min(example / max(_seconds_per_example(model, job), 1e-9), 1.0)
+        full_example = _seconds_per_example(model, job)
+        share = min(example / max(full_example, 1e-9), 1.0)
         slim_step = _seconds_per_slim_step(model, space, job, final, share)
+        if is_distilled:
+            feed = Feed(job.train_data, batch_size=final.batch_size, accumulate=final.accumulate)
+            slim_step += feed.batch_size * final.accumulate * full_example  # the teacher's forward
     for config, name in ((final, "slim model"), (uniform, "Uniform model for comparison")):
         if config is not None:
-            parts.append(_training(f"train the {name}", config, job, slim_step))
+            learned = ", with the given model as the teacher," if is_distilled else ""
+            parts.append(_training(f"train the {name}{learned}", config, job, slim_step))
     parts.append(_comparison(model, job, 2 + (uniform is not None), num_test, measuring))
     return SearchPlan(budget.text, tuple(parts), place, is_begun)
 
@@ -159,7 +166,7 @@ def _stage_parts(
     space: WidthSpace, stage: Stage, job: Job, step: float | None, example: float | None, measuring: float | None
 ) -> list[PlannedPart]:
     """Return the training and the scoring of one stage."""
-    caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
+    caps = tuple(cap for cap in stage.budget.caps if cap.cost in COUNTED)
     feasible = Feasible(
         build_bins(space, job.supernet), {"flops": space.flops, "params": space.params}, Budget("", caps)
     )
@@ -169,7 +176,7 @@ def _stage_parts(
         size += job.scoring.calibration_size
     seconds = None if example is None else num_widths * size * example
     latencies = ""
-    if stage.budget.is_measured:
+    if stage.budget.is_measured and any(cap.cost == "latency_ms" for cap in stage.budget.caps):
         number = NUM_MEASURED + 1 + CHECKS  # for the estimate, and for a pick that is kept
         latencies = f" and measure about {number} latencies"
         if seconds is not None and measuring is not None:
@@ -194,7 +201,12 @@ def _comparison(
 
 def _training(text: str, config: TrainConfig, job: Job, step: float | None) -> PlannedPart:
     """Return a training as a part of the plan."""
-    feed = Feed(job.train_data, batch_size=config.batch_size, accumulate=config.accumulate)
+    feed = Feed(
+        job.train_data,
+        batch_size=config.batch_size,
+        accumulate=config.accumulate,
+        examples_per_step=config.examples_per_step,
+    )
     num_steps = round(config.epochs * feed.steps_per_epoch)
     epochs = f"{config.epochs:g} epoch{'' if config.epochs == 1 else 's'}"
     what = f"{text} for {epochs} ({num_steps:,} steps, rate {config.optimizer.lr:g})"
@@ -218,8 +230,8 @@ def _seconds_per_step(model: nn.Module, space: WidthSpace, budget: Budget, job: 
 
 
 def _about_as_slim(model: nn.Module, space: WidthSpace, budget: Budget, job: Job) -> nn.Module:
-    """Return a Uniform model within the budget, or the model itself if only a latency is capped."""
-    caps = tuple(cap for cap in budget.caps if cap.cost != "latency_ms")
+    """Return a Uniform model within the budget, or the model itself if only a latency or a file is capped."""
+    caps = tuple(cap for cap in budget.caps if cap.cost in COUNTED)
     if not caps:
         return model
     return uniform_cut(space, model, Budget(budget.text, caps), job.supernet, by_importance=False)

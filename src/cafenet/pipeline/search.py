@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -20,6 +21,7 @@ from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.randomness import kept_randomness
 from cafenet.modules.unwrapping import expect_values, unwrap
+from cafenet.pipeline.auto_divisor import AutoDivisor
 from cafenet.pipeline.baseline import wants_baseline
 from cafenet.pipeline.checks import expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
@@ -41,6 +43,7 @@ from cafenet.supernet.train import share_full_network
 from cafenet.tracing.tracer import trace
 from cafenet.training.batch_feed import as_dataset
 from cafenet.training.config import TrainConfig
+from cafenet.training.distillation import DistillConfig, distillation_of
 from cafenet.training.losses import OWN_LOSS
 
 
@@ -63,6 +66,7 @@ def search(
     outputs: str | int | Sequence[str | int] | None = None,
     head_sizes: bool = False,
     start: Start = "supernet",
+    distill: DistillConfig | bool = False,
     trained: bool | None = None,
     effort: Effort = "normal",
     test_data: Data | None = None,
@@ -91,6 +95,7 @@ def search(
     outputs: str | int | Sequence[str | int] | None = None,
     head_sizes: bool = False,
     start: Start = "supernet",
+    distill: DistillConfig | bool = False,
     trained: bool | None = None,
     effort: Effort = "normal",
     test_data: Data | None = None,
@@ -119,6 +124,7 @@ def search(
     outputs: str | int | Sequence[str | int] | None = None,
     head_sizes: bool = False,
     start: Start = "supernet",
+    distill: DistillConfig | bool = False,
     trained: bool | None = None,
     effort: Effort = "normal",
     test_data: Data | None = None,
@@ -164,6 +170,8 @@ def search(
         head_sizes: Whether the size of attention heads is searched beside their number, as in `cafenet.trace`.
         start: Weights that the slim model's training starts from: "supernet" takes those of the supernet, which reach
             a better result in the same number of epochs; "scratch" takes fresh ones, as in the paper.
+        distill: Whether the slim model, and Uniform, also learn the outputs of the given model, which must come
+            trained. A `DistillConfig` sets the weight and the temperature.
         trained: Whether the model comes trained. None finds out, by its score on the validation data against chance,
             and says so. A trained model is the start of the supernet: its channels are sorted by importance, the full
             network is not trained again, and rates are gentler. The values of `train`, `finetune` and `options` always
@@ -177,8 +185,8 @@ def search(
         seed: Seed of the trainings, of fresh weights and of the search.
         directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
             first. Several budgets share it.
-        loggers: Loggers that get the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", or objects
-            with the methods of `cafenet.common.events.EventLogger`.
+        loggers: Loggers that get the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", "wandb:DIR",
+            or objects with the methods of `cafenet.common.events.EventLogger`.
         quiet: True shows no plan and no progress.
 
     Returns:
@@ -212,6 +220,7 @@ def search(
         options=(options, SearchOptions | Literal["paper"] | None),
         head_sizes=(head_sizes, bool),
         start=(start, Start),
+        distill=(distill, DistillConfig | bool),
         trained=(trained, bool | None),
         effort=(effort, Effort),
         baseline=(baseline, bool | None),
@@ -264,16 +273,31 @@ def search(
         quiet=quiet,
     )
     space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs, head_sizes=head_sizes)
+    is_auto = job.supernet.divisor == "auto"
     test = list(test_data) if isinstance(test_data, Iterator) else test_data
-    whole = WholeSearch(model, example_inputs, space, job, final, start, test, wants_baseline(baseline, final))
+    whole = WholeSearch(
+        model,
+        example_inputs,
+        space,
+        job,
+        final,
+        start,
+        test,
+        wants_baseline(baseline, final),
+        distill=distillation_of(distill),
+    )
     is_several = not isinstance(budget, str) or "," in budget
     with logging_to(loggers_of(loggers)), kept_in(directory) as place:
         kept = SearchDirectory(place, seed=int(seed), budget=budget, is_kept=directory is not None)
+        auto = AutoDivisor(space, example_inputs, job.latency, place)
+        whole = replace(whole, job=replace(job, supernet=auto.settled(job.supernet)))
         asked = [whole.ask(text, search_place(place, text), chosen.stages) for text in _texts(budget)]
         expect_different([each.budget for each in asked])
         whole.check(asked)
-        whole = whole.for_verdict(judge(model, job, place, trained), given, chosen)
+        whole = whole.for_verdict(judge(model, whole.job, place, trained), given, chosen)
         expect_same_model(model, place, is_trained=whole.verdict.is_trained)
+        if is_auto:
+            auto.keep(whole.job.supernet)
         describe = partial(
             kept.describe,
             model,
@@ -286,7 +310,7 @@ def search(
             describe()
         results, shown = [], None if directory is None else place
         plans = [] if quiet else whole.plans(asked, shown)
-        lines = [whole.verdict.sentence, *map(str, plans), total_of(plans)] if plans else []
+        lines = [auto.sentence, whole.verdict.sentence, *map(str, plans), total_of(plans)] if plans else []
         said = "\n".join(line for line in lines if line)
         accepted: Callable[[], None] = describe
         if kept.is_finished and all(plan.is_begun for plan in plans):  # then the options may still be refused
