@@ -3,6 +3,7 @@
     python -m benchmarks.channel_bench screen --epochs 4 12 --seeds 1     # widths from scratch, about 30 s an epoch
     python -m benchmarks.channel_bench supernets --seeds 3                # about 10 minutes each
     python -m benchmarks.channel_bench supernets --all-images --ways fixed "fixed, 4x epochs"   # older ones
+    python -m benchmarks.channel_bench supernets --network resnet --ways fixed --seeds 3   # the ResNet's table
     python -m benchmarks.channel_bench page                               # docs/channel_bench.md
 
 Every training is kept in benchmarks/channel_bench/results.json at once; a second start does what is missing.
@@ -16,7 +17,7 @@ import torch
 
 from benchmarks.channel_bench.page import markdown
 from benchmarks.channel_bench.screening import images_of, orthogonal_rows, train_row
-from benchmarks.channel_bench.supernets import train_supernets
+from benchmarks.channel_bench.supernets import larger_task, resnet_task, table_task, train_supernets
 from benchmarks.common.places import ROOT, kept_results
 from benchmarks.common.results_file import Results
 from benchmarks.ranking.supernets import WAYS
@@ -31,6 +32,7 @@ def main() -> None:
         "--epochs", type=float, nargs="+", default=[4.0, 12.0], help="lengths, in epochs of 16,000 images"
     )
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=["fixed", "bilateral"], metavar="WAY")
+    parser.add_argument("--network", choices=("mobilenet", "resnet"), default="mobilenet", help="of the supernets")
     parser.add_argument("--all-images", action="store_true", help="16,000 training images in place of 10,000")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-channel", help="of full networks")
@@ -41,7 +43,8 @@ def main() -> None:
     if options.step == "screen":
         screen(results, options.size, options.epochs, range(options.seeds))
     elif options.step == "supernets":
-        train_supernets(results, options.ways, range(options.seeds), options.cache, all_images=options.all_images)
+        task = resnet_task() if options.network == "resnet" else larger_task() if options.all_images else table_task()
+        train_supernets(results, task, options.ways, range(options.seeds), options.cache)
     (ROOT / "docs" / "channel_bench.md").write_text(markdown(results), encoding="utf-8")
 
 

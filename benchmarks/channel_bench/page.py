@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.channel_bench.screening import fit_line, orthogonal_rows
-from benchmarks.channel_bench.supernets import PARTS, TRUSTS, judged, worths_of
-from benchmarks.channel_bench.table import PERCENTS, Labels, judge, near_uniform_regret, read_labels
+from benchmarks.channel_bench.supernets import PARTS, TRUSTS, judged, resnet_task, table_task, worths_of
+from benchmarks.channel_bench.supernets import RESNET as RESNET_NAME
+from benchmarks.channel_bench.table import PERCENTS, RESNET, Labels, judge, near_uniform_regret, read_labels
 from benchmarks.common.results_file import Results
 from cafenet.scoring.scorer import FloatArray
 
@@ -27,6 +28,13 @@ at 32x32 by the authors of the paper. Here everything is trained at 16x16 on par
 - *Trust* is `Trend.trust`: the share of the fitted differences between groups that is believed. With 0 all groups have
   the same worth, which is the sum of logarithms.
 """
+RESNET_HEAD = """
+## The ResNet's table
+
+1,436M FLOPs, too large to train here. Its supernets are those of the same network with a quarter of all channels
+(`supernets --network resnet --ways fixed --seeds 3`); the line of what its groups are worth ranks the table's 16,384
+widths. The rule stands in `benchmarks/channel_bench/supernets.py`.
+"""
 HEAD = "| ranking | CPU minutes | tau | tau at half | regret 75% | regret 50% | regret 25% |"
 
 
@@ -40,10 +48,29 @@ def markdown(results: Results) -> str:
         lines += [_row(f"{name}, trust {trust:g}", found, trust, labels, minutes) for trust in TRUSTS[:-1]]
     lines += ["", "What each group is worth, relative to the mean (stem and first stream, three hidden widths, second"]
     lines += ["stream, a hidden width, last convolution):", "", "| by | worths |", "| --- | --- |"]
-    lines += [
-        f"| {name} | {', '.join(f'{part:.2f}' for part in each / each.mean())} |" for name, each in worths.items()
-    ]
-    return "\n".join(lines) + "\n"
+    lines += _worth_rows(worths)
+    return "\n".join(lines + _resnet(results)) + "\n"
+
+
+def _resnet(results: Results) -> list[str]:
+    """Rank the ResNet's table, if a supernet of it was trained."""
+    rows = results.rows(f"supernets {RESNET_NAME}")
+    if not rows:
+        return []
+    labels = read_labels(RESNET)
+    worths = {"labels, 60 epochs": fit_line(labels.quarters, labels.mean.tolist())}
+    lines = [RESNET_HEAD, HEAD, "| --- |" + " ---: |" * 6, *_floors(labels)]
+    for way, seeds in rows.items():
+        found = [worths_of(row, resnet_task()) for row in seeds.values()]
+        worths[f"supernets, {way}"] = np.mean([each / each.mean() for each in found], axis=0)
+        lines += [_row(f"supernets, {way}, trust {trust:g}", found, trust, labels, _minutes(seeds)) for trust in TRUSTS]
+    lines += ["", "Worths relative to the mean (stem and first stream, three hidden widths, second stream, two hidden"]
+    return [*lines, "widths):", "", "| by | worths |", "| --- | --- |", *_worth_rows(worths)]
+
+
+def _worth_rows(worths: dict[str, FloatArray]) -> list[str]:
+    """Return a line of a table for each list of worths."""
+    return [f"| {name} | {', '.join(f'{part:.2f}' for part in each / each.mean())} |" for name, each in worths.items()]
 
 
 def _measured(results: Results) -> Iterator[tuple[str, list[FloatArray], float]]:
@@ -61,7 +88,8 @@ def _measured(results: Results) -> Iterator[tuple[str, list[FloatArray], float]]
             )
     for part, suffix in PARTS.items():
         for way, seeds in results.rows(part).items():
-            yield f"supernets, {way}{suffix}", [worths_of(row) for row in seeds.values()], _minutes(seeds)
+            found = [worths_of(row, table_task()) for row in seeds.values()]
+            yield f"supernets, {way}{suffix}", found, _minutes(seeds)
 
 
 def _minutes(seeds: dict[str, Any]) -> float:

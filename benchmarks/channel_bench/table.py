@@ -18,6 +18,7 @@ from cafenet.scoring.scorer import FloatArray
 from cafenet.space.bins import IntArray
 
 MOBILENET = DATA / "channel-bench" / "mobilenet.json.gz"
+RESNET = DATA / "channel-bench" / "resnet.json.gz"
 PERCENTS = (75, 50, 25)
 _NEAR_HALF = 0.025
 _TIE = 1e-9

@@ -2,6 +2,7 @@
 
     python -m benchmarks.lengths                   # about an hour on one core for a seed; a second start continues
     python -m benchmarks.lengths --long            # everything five times as long; about as much for one seed
+    python -m benchmarks.lengths --distilled --seeds 2   # fine-tuning with a teacher; the rule is in distilled.py
 
 The rule, written down before the first run:
 
@@ -37,6 +38,7 @@ from torch import nn
 import cafenet
 from benchmarks.common.places import ROOT, kept_results, page_of
 from benchmarks.common.results_file import Results
+from benchmarks.lengths.distilled import measure_distillation
 from benchmarks.lengths.lengths import EPOCHS, SHORT, Regime, long
 from benchmarks.lengths.page import markdown
 from benchmarks.peers.methods import prepared, uniform
@@ -68,6 +70,7 @@ def main() -> None:
     parser.add_argument("--network", choices=sorted(BUILDERS), nargs="+", default=sorted(BUILDERS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--long", action="store_true", help="the long regime")
+    parser.add_argument("--distilled", action="store_true", help="only fine-tuning with and without a teacher")
     parser.add_argument("--ways", choices=list(WAYS), nargs="+", metavar="WAY", help="those of the regime's rule")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "bench-lengths")
     parser.add_argument("--output", type=Path, default=kept_results("lengths"))
@@ -79,6 +82,9 @@ def main() -> None:
     for seed in range(options.seeds):
         for name in options.network:
             place = options.cache / f"{name}{regime.suffix}" / f"seed-{seed}"
+            if options.distilled:
+                measure_distillation(results, regime.work(name), seed, place)
+                continue
             _measure(results, regime, regime.work(name), seed, ways, place)
     page_of("lengths", options.output).write_text(markdown(results), encoding="utf-8")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmarks.common.intervals import cell_of
 from benchmarks.common.results_file import Results
+from benchmarks.lengths.distilled import SUFFIX
 from cafenet.common.statistics import compare_paired
 
 HEAD = """\
@@ -25,16 +26,27 @@ LONG = """
 16,000 images; the 5,000 test images judge. The ways are named as above.
 """
 
+DISTILLED = """
+## Fine-tuning with the given model as the teacher
+
+`python -m benchmarks.lengths --distilled --seeds 2`: 5 epochs of the supernet and 15 of fine-tuning, without and with
+distillation from the trained original (half of the loss, temperature 4), for the slim model and for Uniform; the rule
+stands in `benchmarks/lengths/distilled.py`. The images judge that judge above.
+"""
+
 
 def markdown(results: Results) -> str:
     """Return the whole page."""
     parts = [part for part in results.parts() if results.rows(part)]
     suffix = ", five times as long"
-    short = [part for part in parts if not part.endswith(suffix)]
+    short = [part for part in parts if not part.endswith((suffix, SUFFIX))]
     longer = [part for part in parts if part.endswith(suffix)]
     lines = [HEAD, *_tables(results, short, "")]
     if longer:
         lines += [LONG, *_tables(results, longer, suffix)]
+    taught = [part for part in parts if part.endswith(SUFFIX)]
+    if taught:
+        lines += [DISTILLED, *_tables(results, taught, SUFFIX)]
     return "\n".join(lines) + "\n"
 
 

@@ -36,6 +36,7 @@ QUESTIONS = {
     "r=1 - fixed, about equal time": ("r=1 race", "fixed, 1.5x epochs"),
     "r=1: race - exact": ("r=1 race", "r=1 exact"),
     "r=1: random candidates - best ones": ("r=1 random candidates", "r=1 race"),
+    "r=1: random candidates - fixed": ("r=1 random candidates", "fixed"),
     "r=2 - fixed, equal epochs": ("r=2 race", "fixed"),
     "r=2 - r=1, equal epochs": ("r=2 race", "r=1 race"),
     "r=2: race - exact": ("r=2 race", "r=2 exact"),

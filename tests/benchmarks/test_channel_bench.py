@@ -5,9 +5,15 @@ import pytest
 import torch
 
 import cafenet
-from benchmarks.channel_bench.network import CHANNELS, build_network, quarters_to_channels
+from benchmarks.channel_bench.network import (
+    CHANNELS,
+    RESNET_CHANNELS,
+    build_network,
+    build_resnet,
+    quarters_to_channels,
+)
 from benchmarks.channel_bench.screening import fit_line, orthogonal_rows
-from benchmarks.channel_bench.table import MOBILENET, judge, read_labels
+from benchmarks.channel_bench.table import MOBILENET, RESNET, judge, read_labels
 
 
 @pytest.mark.parametrize(
@@ -26,6 +32,17 @@ def test_costs_of_random_widths_are_the_tables():
     space = cafenet.trace(build_network(), torch.zeros(1, 3, 32, 32))
     rows = np.random.default_rng(0).choice(len(labels.quarters), 50, replace=False)
     widths = labels.quarters[rows] * np.array(CHANNELS) // 4
+    assert np.allclose(space.flops(widths) / space.flops(), labels.flops_share[rows])
+    assert (space.params(widths) == labels.params[rows]).all()
+
+
+@pytest.mark.skipif(not RESNET.exists(), reason=f"{RESNET} is not there")
+def test_costs_of_the_resnet_are_the_tables():
+    labels = read_labels(RESNET)
+    space = cafenet.trace(build_resnet(), torch.zeros(1, 3, 32, 32))
+    assert (space.flops(), space.params()) == (1_436_226_560, 15_356_170)
+    rows = np.random.default_rng(0).choice(len(labels.quarters), 50, replace=False)
+    widths = labels.quarters[rows] * np.array(RESNET_CHANNELS) // 4
     assert np.allclose(space.flops(widths) / space.flops(), labels.flops_share[rows])
     assert (space.params(widths) == labels.params[rows]).all()
 

@@ -56,6 +56,19 @@ def test_the_slim_model_is_saved_and_the_gain_is_printed(place, capsys):
     assert (place / "out" / "searched.pt").exists() == is_uniform
 
 
+def test_the_teacher_of_the_command_line(place, capsys, monkeypatch):
+    given = {}
+
+    def found(*args, **options):
+        given.update(options)
+        raise cafenet.CafeNetError("far enough")
+
+    monkeypatch.setattr("cafenet.pipeline.search.search", found)
+    for flags, is_taught in (([], False), (["--distill"], True)):
+        assert slim("--budget", "60%", *flags) == 2
+        assert given["distill"] is is_taught
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

@@ -347,3 +347,16 @@ def test_channels_that_the_model_does_not_have_are_refused(kept, copied, capsys,
     path.write_text(json.dumps(sealed(content)))
     line = refused(capsys, "export", copied, tmp_path / "x.pt")
     assert f"CafeNet-E 50% keeps channels of {name} that the model does not have" in line
+
+
+def test_a_digest_whose_name_is_damaged_does_no_harm(finished, copied, never):
+    """The values beside it are whole, and nothing else has a key of this name."""
+    for name in PLAIN:
+        path = copied / name
+        before = path.read_bytes()
+        path.write_bytes(before.replace(b'"digest"', b'"eigest"'))
+        assert path.read_bytes() != before
+    assert read_run(copied).problems == []
+    assert main(["report", str(copied)]) == 0
+    again(finished, copied)
+    assert (copied / "results.json").exists()

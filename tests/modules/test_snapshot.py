@@ -209,6 +209,7 @@ def test_hook_that_removes_itself():
 
 TABLES: dict[int, torch.Tensor] = {}
 PLACES = None
+SEEN: list[torch.Tensor] = []
 
 
 @functools.lru_cache
@@ -266,3 +267,35 @@ def test_a_class_that_a_function_makes():
     model = Local()
     assert len(cafenet.trace(model, IMAGE).groups) == 2
     assert tables == {}
+
+
+class Caching(Remembering):
+    """Keeps results of a method and of a static method with `functools.lru_cache`, as libraries do."""
+
+    @functools.lru_cache(maxsize=8)  # noqa: B019
+    def rows(self, size: int, device: torch.device) -> torch.Tensor:
+        return torch.ones(size, device=device)
+
+    @staticmethod
+    @functools.cache
+    def columns(size: int, device: torch.device) -> torch.Tensor:
+        return torch.ones(size, 1, device=device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.hidden(self.conv(x))
+        return self.head(pooled(x * self.rows(x.shape[3], x.device) * self.columns(x.shape[2], x.device)))
+
+
+def test_cached_methods_of_a_class():
+    model = Caching()
+    assert [group.name for group in cafenet.trace(model, IMAGE).groups] == ["conv", "hidden"]
+    assert Caching.rows.cache_info().currsize == Caching.columns.cache_info().currsize == 0
+    model(IMAGE)
+
+
+def test_tables_beside_a_function_that_the_model_holds():
+    """As a hook or an activation function, which no class names."""
+    model = Remembering()
+    model.register_forward_hook(lambda module, args, output: SEEN.append(output))
+    cafenet.trace(model, IMAGE)
+    assert SEEN == []

@@ -32,7 +32,7 @@ def test_gathered_equals_sliced():
     harness = Harness(model, space.layout)
     before = {name: tensor.clone() for name, tensor in harness.buffers().items()}
     gatherer = harness.gatherer()
-    for kept in ([0, 1, 2], [1, 4, 6], [0, 2, 3, 5]):
+    for kept in ([0, 1, 2], [1, 4, 6], [0, 2, 3, 5], [0, 1, 2]):
         chosen = cuts(space.layout, Subnet(tuple(np.array(kept) for _ in space.groups)))
         wanted = slice_tensors({**harness.parameters(), **harness.buffers()}, space.layout, chosen)
         found = gatherer.part(chosen)
@@ -44,3 +44,18 @@ def test_gathered_equals_sliced():
             found[name].add_(1)
     for name, tensor in harness.buffers().items():
         assert torch.equal(tensor, before[name]), name
+
+
+def test_the_plan_is_made_anew_for_another_type():
+    model = network()
+    space = cafenet.trace(model, torch.zeros(1, 3, 6, 6))
+    harness = Harness(model, space.layout)
+    chosen = cuts(space.layout, Subnet(tuple(np.array([1, 3]) for _ in space.groups)))
+    assert harness.gatherer().part(chosen)["1.weight"].dtype == torch.float32
+    model[1].double()
+    part = harness.gatherer().part(chosen)
+    assert (part["1.weight"].dtype, part["4.weight"].dtype) == (torch.float64, torch.float32)
+    assert torch.equal(part["1.weight"], model[1].weight[[1, 3]])
+    with torch.no_grad():
+        model[1].weight.zero_()
+    assert not harness.gatherer().part(chosen)["1.weight"].any()

@@ -82,6 +82,9 @@ def add_to(commands: Any) -> None:
         metavar="KIND:PATH",
         help=LOG_HELP,
     )
+    parser.add_argument(
+        "--distill", action="store_true", help="let the slim model also learn the outputs of the trained model"
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
 
 
@@ -111,6 +114,7 @@ def _slim(args: argparse.Namespace) -> None:
         validation,
         args.budget,
         effort=args.effort,
+        distill=args.distill,
         test_data=test,
         seed=args.seed,
         directory=args.output,

@@ -64,6 +64,8 @@ def run_with(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     places: Places | None = None,
+    *,
+    keep_buffers: bool = True,
 ) -> Any:
     """Runs the model's own forward on other tensors. The model keeps its own.
 
@@ -77,6 +79,7 @@ def run_with(
         args: Positional arguments of the forward.
         kwargs: Keyword arguments of the forward.
         places: Places of exactly these tensors, as `tensor_places` finds them, to save the search.
+        keep_buffers: Whether new buffers are put into `tensors`.
 
     Returns:
         The output of the forward.
@@ -88,7 +91,7 @@ def run_with(
         for name, held, key in places:
             held[key] = tensors[name]
         output = model(*args, **(kwargs or {}))
-        for name, held, key in places:
+        for name, held, key in places if keep_buffers else ():
             if held[key] is not None:
                 tensors[name] = held[key]
     finally:

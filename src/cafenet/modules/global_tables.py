@@ -12,6 +12,10 @@ from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
+_BEHIND = ("__func__", "fget", "func")
+"""Attributes under which static methods, properties and cached properties have their function."""
+FUNCTIONS = (FunctionType, functools._lru_cache_wrapper)
+"""Kinds of functions whose code is looked at."""
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 CONTAINERS = frozenset({dict, OrderedDict, defaultdict, list, set, deque})
 """Kinds of tables; one of a class of the user's own may do anything when it is read."""
@@ -20,27 +24,28 @@ Rebindable: TypeAlias = tuple[dict[str, Any], tuple[str, ...]]
 """The globals of a Python module, and names in them that a function may bind to another object."""
 
 
-def functions_of(kind: type) -> Iterator[FunctionType]:
+def functions_of(kind: type) -> Iterator[Any]:
     """Finds the functions that a class defines itself, also those behind properties and decorators of Python.
 
     Args:
         kind: The class.
 
     Yields:
-        The functions.
+        The functions, some of them with `functools.lru_cache`.
     """
     for value in vars(kind).values():
-        inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-        if isinstance(inner, FunctionType):
+        inner = next((held for name in _BEHIND if (held := getattr(value, name, None)) is not None), value)
+        if isinstance(inner, FUNCTIONS):
             yield inner
 
 
-def tables_of(function: FunctionType, foreign: frozenset[str]) -> tuple[list[Any], list[Any], list[Rebindable]]:
+def tables_of(function: Any, foreign: frozenset[str], met: set[int]) -> tuple[list[Any], list[Any], list[Rebindable]]:
     """Finds what a function, and the functions of the user that it calls by name, may keep in globals.
 
     Args:
-        function: The function.
+        function: The function, maybe with `functools.lru_cache`.
         foreign: Top-level packages whose functions are not followed.
+        met: Identities of functions that were followed before; further ones are added.
 
     Returns:
         Containers, functions with `functools.lru_cache`, and names that are bound with `global`.
@@ -48,12 +53,17 @@ def tables_of(function: FunctionType, foreign: frozenset[str]) -> tuple[list[Any
     containers: list[Any] = []
     cached: list[Any] = []
     rebound: list[Rebindable] = []
-    waiting, met = [function], set[int]()
+    waiting = [function]
     while waiting:
         this = waiting.pop()
-        if id(this.__code__) in met or (this.__module__ or "").partition(".")[0] in foreign:
+        if id(this) in met:
             continue
-        met.add(id(this.__code__))
+        met.add(id(this))
+        if isinstance(this, functools._lru_cache_wrapper):
+            cached.append(this)
+            this = this.__wrapped__
+        if not isinstance(this, FunctionType) or (this.__module__ or "").partition(".")[0] in foreign:
+            continue
         names, is_binding = _names_in(this.__code__)
         held = this.__globals__
         if is_binding:
@@ -61,12 +71,8 @@ def tables_of(function: FunctionType, foreign: frozenset[str]) -> tuple[list[Any
         for value in [*[held[name] for name in names if name in held], *_enclosed(this)]:
             if type(value) in CONTAINERS:
                 containers.append(value)
-            elif isinstance(value, FunctionType):
+            elif isinstance(value, FUNCTIONS):
                 waiting.append(value)
-            elif isinstance(value, functools._lru_cache_wrapper):
-                cached.append(value)
-                if isinstance(value.__wrapped__, FunctionType):
-                    waiting.append(value.__wrapped__)
     return containers, cached, rebound
 
 

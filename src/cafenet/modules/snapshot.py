@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cafenet.modules.global_tables import CONTAINERS, bind_again, clear_if_used, functions_of, tables_of
+from cafenet.modules.global_tables import CONTAINERS, FUNCTIONS, bind_again, clear_if_used, functions_of, tables_of
 
 _MOST_ENTRIES = 1000
 """Number of entries above which a container counts as data: only entries that were added at its end are removed."""
@@ -43,8 +43,9 @@ def unchanged(model: nn.Module, *, outside: bool = False) -> Iterator[None]:
 
     Args:
         model: The model that is run inside the block.
-        outside: Whether to restore also the closures of hooks and other functions, for example a list outside of the
-            model that a hook fills. A run on real values may count there; a run on tensors without values may not.
+        outside: Whether to restore also the closures and globals of hooks and of other functions that the model holds,
+            for example a list outside of the model that a hook fills. A run on real values may count there; a run on
+            tensors without values may not.
     """
     undo = _Snapshot(model, outside).undo
     try:
@@ -61,6 +62,7 @@ class _Snapshot:
         self._outside = outside
         self.undo: list[Undo] = []
         self._met: set[int] = set()
+        self._followed: set[int] = set()
         self._empty: list[Any] = []
         modules = list(model.modules())
         self._tree = {id(module) for module in modules}
@@ -84,7 +86,9 @@ class _Snapshot:
         elif isinstance(value, Tensor):
             self._tensor(value)
         elif isinstance(value, (FunctionType, MethodType, functools.partial)):
-            self._push(_held_by(value) if self._outside else (), depth)
+            if self._outside:
+                self._push(_held_by(value), depth)
+                self._globals(value)
         elif isinstance(value, (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)):
             self.undo.append(_generator(value))
         elif isinstance(value, type):
@@ -124,9 +128,11 @@ class _Snapshot:
                 for function in functions_of(each):
                     self._globals(function)
 
-    def _globals(self, function: FunctionType) -> None:
+    def _globals(self, function: Any) -> None:
         """Notes what a function keeps in the globals of its Python module."""
-        containers, cached, rebound = tables_of(function, _FOREIGN)
+        if not isinstance(function, FUNCTIONS):
+            return
+        containers, cached, rebound = tables_of(function, _FOREIGN, self._followed)
         for held in containers:
             self._table(held)
         for each in cached:

@@ -5,7 +5,7 @@ is cut and trained for as many epochs as the supernet and the slim model had tog
 fresh weights, Uniform does, too.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import SupernetConfig, build_bins
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.training.config import TrainConfig
+from cafenet.training.distillation import DistillConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,8 @@ class Baseline:
     """Weights that the slim model's training starts from."""
     is_trained: bool
     """True if the model came trained."""
+    distill: DistillConfig | None = None
+    """Options of the distillation from the original model, or None."""
 
     @property
     def training(self) -> TrainConfig:
@@ -77,12 +80,15 @@ class Baseline:
         """
         begun = self._begun(budget, found)
         begins_with = {"weights": digest_of_model(begun), "epochs": self.training.epochs}
+        begins_with |= described_teacher(self.model, self.distill)
         return train_model(
             begun,
             self.example_inputs,
             self.job.train_data,
             self.training,
             loss=self.job.loss,
+            teacher=None if self.distill is None else self.model,
+            distill=self.distill,
             directory=place_for(place.parent, place.name, begins_with),
             quiet=self.job.quiet,
             title="Uniform for comparison",
@@ -122,6 +128,19 @@ def uniform_cut(
     within = Feasible(build_bins(space, options), {"flops": space.flops, "params": space.params}, budget)
     widths = uniform_widths(space, within, min_width=options.min_width, divisor=options.divisor).tolist()
     return space.extract(widths, model=sort_by_importance(space, model) if by_importance else model)
+
+
+def described_teacher(model: nn.Module, distill: DistillConfig | None) -> dict[str, Any]:
+    """Describe the distillation of a training, so that one with another teacher is not taken for it.
+
+    Args:
+        model: The original model, which is the teacher.
+        distill: Options of the distillation, or None.
+
+    Returns:
+        Plain values; none if there is no distillation.
+    """
+    return {} if distill is None else {"teacher": digest_of_model(model), "distill": asdict(distill)}
 
 
 def wants_baseline(asked: bool | None, final: TrainConfig | None) -> bool:

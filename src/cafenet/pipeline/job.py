@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.modules.batches import LossFunction
@@ -51,5 +52,8 @@ class Job:
     """Names of layers that keep their widths, with wildcards: `*.se`."""
     outputs: str | int | Sequence[str | int] | None = None
     """The parts of the model's output that matter, as in `cafenet.trace`; None stands for all."""
+    teacher: nn.Module | None = None
+    """Model whose outputs all supernets learn if `sampling.distill` is set; None stands for each supernet's own full
+    network."""
     quiet: bool = False
     """True shows no progress."""

@@ -175,6 +175,7 @@ def train_stage(
         job.training,
         sampling=sampling,
         loss=job.loss,
+        teacher=None if sampling.distill is None else job.teacher,
         directory=directory,
         quiet=job.quiet,
         title=f"supernet of {directory.name}",

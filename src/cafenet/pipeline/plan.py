@@ -110,6 +110,7 @@ def plan_search(
     *,
     example_inputs: Any,
     num_test: int | None = None,
+    is_distilled: bool = False,
 ) -> SearchPlan:
     """Plan a search, and time a few steps of it unless its directory holds a search already.
 
@@ -124,6 +125,7 @@ def plan_search(
         place: Directory of the search, or None.
         example_inputs: Inputs that latencies are measured with.
         num_test: Number of test examples, if there are any and their number is known.
+        is_distilled: Whether the slim model and Uniform also learn the outputs of the original model.
 
     Returns:
         The plan.
@@ -140,11 +142,16 @@ def plan_search(
         parts += _stage_parts(space, stage, own, step, example, measuring)
     slim_step = None
     if example is not None and final is not None:
-        share = min(example / max(_seconds_per_example(model, job), 1e-9), 1.0)
+        full_example = _seconds_per_example(model, job)
+        share = min(example / max(full_example, 1e-9), 1.0)
         slim_step = _seconds_per_slim_step(model, space, job, final, share)
+        if is_distilled:
+            feed = Feed(job.train_data, batch_size=final.batch_size, accumulate=final.accumulate)
+            slim_step += feed.batch_size * final.accumulate * full_example  # the teacher's forward
     for config, name in ((final, "slim model"), (uniform, "Uniform model for comparison")):
         if config is not None:
-            parts.append(_training(f"train the {name}", config, job, slim_step))
+            learned = ", with the given model as the teacher," if is_distilled else ""
+            parts.append(_training(f"train the {name}{learned}", config, job, slim_step))
     parts.append(_comparison(model, job, 2 + (uniform is not None), num_test, measuring))
     return SearchPlan(budget.text, tuple(parts), place, is_begun)
 

@@ -41,6 +41,7 @@ from cafenet.supernet.train import share_full_network
 from cafenet.tracing.tracer import trace
 from cafenet.training.batch_feed import as_dataset
 from cafenet.training.config import TrainConfig
+from cafenet.training.distillation import DistillConfig, distillation_of
 from cafenet.training.losses import OWN_LOSS
 
 
@@ -62,6 +63,7 @@ def search(
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
     start: Start = "supernet",
+    distill: DistillConfig | bool = False,
     trained: bool | None = None,
     effort: Effort = "normal",
     test_data: Data | None = None,
@@ -89,6 +91,7 @@ def search(
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
     start: Start = "supernet",
+    distill: DistillConfig | bool = False,
     trained: bool | None = None,
     effort: Effort = "normal",
     test_data: Data | None = None,
@@ -116,6 +119,7 @@ def search(
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
     start: Start = "supernet",
+    distill: DistillConfig | bool = False,
     trained: bool | None = None,
     effort: Effort = "normal",
     test_data: Data | None = None,
@@ -160,6 +164,8 @@ def search(
             the loss is the model's own.
         start: Weights that the slim model's training starts from: "supernet" takes those of the supernet, which reach
             a better result in the same number of epochs; "scratch" takes fresh ones, as in the paper.
+        distill: Whether the slim model, and Uniform, also learn the outputs of the given model, which must come
+            trained. A `DistillConfig` sets the weight and the temperature.
         trained: Whether the model comes trained. None finds out, by its score on the validation data against chance,
             and says so. A trained model is the start of the supernet: its channels are sorted by importance, the full
             network is not trained again, and rates are gentler. The values of `train`, `finetune` and `options` always
@@ -207,6 +213,7 @@ def search(
         finetune=(finetune, TrainConfig | bool | None),
         options=(options, SearchOptions | Literal["paper"] | None),
         start=(start, Start),
+        distill=(distill, DistillConfig | bool),
         trained=(trained, bool | None),
         effort=(effort, Effort),
         baseline=(baseline, bool | None),
@@ -259,7 +266,17 @@ def search(
     )
     space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs)
     test = list(test_data) if isinstance(test_data, Iterator) else test_data
-    whole = WholeSearch(model, example_inputs, space, job, final, start, test, wants_baseline(baseline, final))
+    whole = WholeSearch(
+        model,
+        example_inputs,
+        space,
+        job,
+        final,
+        start,
+        test,
+        wants_baseline(baseline, final),
+        distill=distillation_of(distill),
+    )
     is_several = not isinstance(budget, str) or "," in budget
     with logging_to(loggers_of(loggers)), kept_in(directory) as place:
         kept = SearchDirectory(place, seed=int(seed), budget=budget, is_kept=directory is not None)

@@ -11,7 +11,8 @@ from torch import nn
 from cafenet.common.job_progress import next_part
 from cafenet.common.run_files import STAGES
 from cafenet.common.run_places import model_place, slug
-from cafenet.pipeline.baseline import Baseline
+from cafenet.errors import TrainingError
+from cafenet.pipeline.baseline import Baseline, described_teacher
 from cafenet.pipeline.checks import check_latency, check_search
 from cafenet.pipeline.directory import SearchDirectory, stages_before
 from cafenet.pipeline.first_latencies import latencies_before
@@ -32,6 +33,7 @@ from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.supernet.train import check_training
 from cafenet.training.config import TrainConfig
+from cafenet.training.distillation import DistillConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +74,8 @@ class WholeSearch:
     """True if a Uniform model is trained to compare with."""
     verdict: Verdict = field(default_factory=lambda: Verdict(is_trained=False, sentence=""))
     """Whether the model came trained."""
+    distill: DistillConfig | None = None
+    """Options of the distillation from the original model, or None if the slim model learns labels alone."""
 
     def for_verdict(self, verdict: Verdict, given: Given, options: SearchOptions) -> "WholeSearch":
         """Return this search with the defaults for a model that is trained, or for one that is not.
@@ -83,11 +87,17 @@ class WholeSearch:
 
         Returns:
             The search with the trainings, the supernet and the sampling that follow.
+
+        Raises:
+            TrainingError: If the slim model shall learn from a model that is not trained, or is not trained itself.
         """
         training, final = given.trainings(verdict.is_trained)
+        if self.distill is not None:
+            _expect_teacher(verdict, final)
         supernet, sampling = supernet_of(options, verdict.is_trained), sampling_of(options, verdict.is_trained)
         supernet = replace(supernet, bins=self.job.supernet.bins)  # as the budgets need them
-        job = replace(self.job, training=training, supernet=supernet, sampling=sampling)
+        teacher = self.model if verdict.is_trained else None
+        job = replace(self.job, training=training, supernet=supernet, sampling=sampling, teacher=teacher)
         return replace(self, job=job, final=final, verdict=verdict)
 
     def plans(self, asked: Sequence[AskedBudget], directory: Path | None) -> list[SearchPlan]:
@@ -113,6 +123,7 @@ class WholeSearch:
                 directory,
                 example_inputs=self.example_inputs,
                 num_test=length_of(self.test),
+                is_distilled=self.distill is not None,
             )
             for each in asked
         ]
@@ -123,7 +134,14 @@ class WholeSearch:
         if self.final is None or not self.has_baseline:
             return None
         return Baseline(
-            self.model, self.example_inputs, self.space, self.job, self.final, self.start, self.verdict.is_trained
+            self.model,
+            self.example_inputs,
+            self.space,
+            self.job,
+            self.final,
+            self.start,
+            self.verdict.is_trained,
+            self.distill,
         )
 
     @cached_property
@@ -250,6 +268,7 @@ class WholeSearch:
             return slim
         is_fresh = self.start == "scratch"
         begins_with = {"channels": channels} | ({} if is_fresh else {"stage": found.place.name})
+        begins_with |= described_teacher(self.model, self.distill)
         place = place_for(place.parent, place.name, begins_with)
         with next_part():
             return train_model(
@@ -258,7 +277,23 @@ class WholeSearch:
                 job.train_data,
                 self.final,
                 loss=job.loss,
+                teacher=None if self.distill is None else self.model,
+                distill=self.distill,
                 directory=place,
                 quiet=job.quiet,
                 title="slim model",
             )
+
+
+def _expect_teacher(verdict: Verdict, final: TrainConfig | None) -> None:
+    """Refuse distillation where nothing can be learned from the original model, or nothing is trained."""
+    if final is None:
+        raise TrainingError(
+            "distill teaches the slim model during its own training, but it has none; leave finetune=False "
+            "(or finetune_epochs=0) out"
+        )
+    if not verdict.is_trained:
+        raise TrainingError(
+            "distill needs a model that comes trained, but this one does not; leave distill out, or say trained=True "
+            "if its score on the validation data misleads"
+        )

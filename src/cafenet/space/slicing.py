@@ -1,17 +1,16 @@
 """Runs of the user's own forward on a part of its channels, with sliced tensors and temporarily changed attributes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from cafenet.modules.calling import run_with
 from cafenet.modules.snapshot import unchanged
 from cafenet.modules.tensors import tensor_places
-from cafenet.space.layout import AttributeSlot, Cut, IntArray, Layout, Subnet, cuts
+from cafenet.space.gathering import Gatherer, Gathering
+from cafenet.space.layout import AttributeSlot, Cut, Layout, Subnet, cuts
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
 """Values of attributes by (module path, attribute name)."""
@@ -29,69 +28,6 @@ def slice_tensors(tensors: Mapping[str, Tensor], layout: Layout, chosen: tuple[C
         The cut tensors, as views if that is possible.
     """
     return {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
-
-
-class Gatherer:
-    """The current tensors of a model, prepared to be cut for many subnets that run without gradients.
-
-    A norm has five vectors and scalars, and one op for each of them would take as long as the norm itself. One op
-    therefore gathers all vectors, and another one copies all scalars. The tensors of a subnet are views of the results.
-
-    Args:
-        parameters: Full parameters by name.
-        buffers: Full buffers by name.
-        layout: Positions of the units in the tensors.
-    """
-
-    def __init__(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], layout: Layout) -> None:
-        self._layout = layout
-        self._tensors = {**parameters, **buffers}
-        self._others: list[tuple[str, Tensor, list[tuple[int, int]], bool]] = []
-        alike: dict[tuple[bool, torch.dtype, torch.device], list[str]] = {}
-        for name, tensor in self._tensors.items():
-            dims = layout.axes.get(name, {})
-            if tensor.layout is torch.strided and (tensor.ndim == 0 or (tensor.ndim == 1 and dims)):
-                alike.setdefault((tensor.ndim == 0, tensor.dtype, tensor.device), []).append(name)
-            else:
-                self._others.append((name, tensor, list(dims.items()), name in buffers))
-        self._scalars = [(names, self._together(names, torch.stack)) for (is_0d, *_), names in alike.items() if is_0d]
-        self._vectors = [
-            (names, self._together(names, torch.cat), *self._places(names))
-            for (is_0d, *_), names in alike.items()
-            if not is_0d
-        ]
-
-    @torch.no_grad()
-    def _together(self, names: Sequence[str], join: Callable[[list[Tensor]], Tensor]) -> Tensor:
-        return join([self._tensors[name] for name in names])
-
-    def _places(self, names: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """The pattern of each vector, and its start in the concatenated vector."""
-        sizes = [self._tensors[name].shape[0] for name in names]
-        return np.array([self._layout.axes[name][0] for name in names]), np.cumsum([0, *sizes[:-1]])
-
-    def part(self, chosen: tuple[Cut, ...]) -> dict[str, Tensor]:
-        """Cuts all tensors.
-
-        Args:
-            chosen: One cut per pattern of the layout.
-
-        Returns:
-            The cut tensors by name. Buffers are copies, which may be written to.
-        """
-        part = dict.fromkeys(self._tensors)  # in the model's order
-        for names, together in self._scalars:
-            part.update(zip(names, together.clone().unbind(), strict=True))
-        for names, together, patterns, starts in self._vectors:
-            cut = [chosen[number].positions for number in patterns.tolist()]
-            sizes = [positions.size for positions in cut]
-            index = torch.from_numpy(np.concatenate(cut) + np.repeat(starts, sizes)).to(together.device)
-            part.update(zip(names, together.index_select(0, index).split(sizes), strict=True))
-        for name, tensor, dims, is_buffer in self._others:
-            for dim, pattern in dims:
-                tensor = chosen[pattern].apply(tensor, dim)
-            part[name] = tensor.clone() if is_buffer else tensor
-        return cast(dict[str, Tensor], part)
 
 
 def _sliced(tensor: Tensor, dims: Mapping[int, int], chosen: tuple[Cut, ...]) -> Tensor:
@@ -137,6 +73,7 @@ class Harness:
         first = {name: (name, held, key) for name, held, key in reversed(self._places)}
         self._parameters = [first[name] for name, _ in model.named_parameters()]
         self._buffers = [first[name] for name, _ in model.named_buffers()]
+        self._gathering: Gathering | None = None
 
     def parameters(self) -> dict[str, Tensor]:
         """Collects the model's current parameters.
@@ -160,7 +97,10 @@ class Harness:
         Returns:
             The gatherer, which is out of date as soon as a tensor changes.
         """
-        return Gatherer(self.parameters(), self.buffers(), self.layout)
+        parameters, buffers = self.parameters(), self.buffers()
+        if self._gathering is None or not self._gathering.fits(parameters, buffers):
+            self._gathering = Gathering(parameters, buffers, self.layout)
+        return self._gathering.of(parameters, buffers)
 
     def run(
         self,
@@ -168,6 +108,8 @@ class Harness:
         chosen: tuple[Cut, ...],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any] | None = None,
+        *,
+        keep_buffers: bool = True,
     ) -> Any:
         """Runs the model's own forward on sliced tensors, with attributes that match.
 
@@ -176,12 +118,13 @@ class Harness:
             chosen: One cut per pattern of the layout.
             args: Positional arguments of the forward.
             kwargs: Keyword arguments of the forward.
+            keep_buffers: Whether buffers that the forward assigns anew are put into `tensors`.
 
         Returns:
             The output of the forward.
         """
         with self.patched(chosen):
-            return run_with(self.model, tensors, args, kwargs, self._places)
+            return run_with(self.model, tensors, args, kwargs, self._places, keep_buffers=keep_buffers)
 
     @contextmanager
     def patched(self, chosen: tuple[Cut, ...]) -> Iterator[None]:

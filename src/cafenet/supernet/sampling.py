@@ -44,8 +44,9 @@ class SamplingConfig:
     """Share of the epochs that train the full network first; its most important channels then go in front, and the
     supernet goes on from there. The paper trains the supernet from the start, which is 0."""
     distill: DistillConfig | None = None
-    """Let all widths learn the outputs of the full network that the supernet begins with: the one given, if it is
-    trained, or the one trained first (`full_share`); in a later stage, the network that the one before found."""
+    """Let all widths learn the outputs of the model that was given, if it came trained. Else they learn those of the
+    full network that the supernet begins with: the one trained first (`full_share`) or, in a later stage, the network
+    that the stage before found."""
 
     def __post_init__(self) -> None:
         check_options(self, TrainingError)

@@ -21,8 +21,9 @@ from cafenet.modules.inputs import call_arguments
 from cafenet.modules.randomness import same_randomness
 from cafenet.modules.unwrapping import refuse_pieces, unwrap
 from cafenet.space.bins import Bins, IntArray, balanced_rows, flops_sensitive_bins
+from cafenet.space.gathering import Gatherer
 from cafenet.space.layout import Cut, Subnet, cuts
-from cafenet.space.slicing import Gatherer, Harness, slice_tensors
+from cafenet.space.slicing import Harness, slice_tensors
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Race
 from cafenet.supernet.checkpointing_guard import checkpointing_refused, refuse_reentrant_checkpointing
@@ -310,7 +311,7 @@ class Supernet(nn.Module):
     def _try(self, inputs: Any, gatherer: Gatherer, chosen: tuple[Cut, ...]) -> Any:
         """Run the model's own forward on sliced tensors without a graph; values that it writes are discarded."""
         args, kwargs = call_arguments(inputs)
-        return self.harness.run(gatherer.part(chosen), chosen, args, kwargs)
+        return self.harness.run(gatherer.part(chosen), chosen, args, kwargs, keep_buffers=False)
 
     def _run(self, inputs: Any, chosen: tuple[Cut, ...], keep_buffers: bool = False) -> Any:
         """Run the model's own forward on sliced tensors; buffers are clones that are written back or discarded

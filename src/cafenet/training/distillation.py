@@ -36,6 +36,25 @@ class DistillConfig:
         check_options(self, TrainingError)
 
 
+def distillation_of(asked: DistillConfig | bool) -> DistillConfig | None:
+    """Return the options of a distillation that was asked for in short.
+
+    Args:
+        asked: Options, or True for the usual ones.
+
+    Returns:
+        The options, or None if there is no distillation.
+
+    Examples:
+        >>> from cafenet.training.distillation import distillation_of
+        >>> distillation_of(True)
+        DistillConfig(weight=0.5, temperature=4.0)
+    """
+    if isinstance(asked, bool):
+        return DistillConfig() if asked else None
+    return asked
+
+
 class Teacher:
     """A copy of a network in eval mode, which computes its outputs for a batch.
 
