@@ -30,8 +30,8 @@ Transformers of torchvision and timm as they are published, and small configs of
 heads, 64 tokens; decoders with `outputs="logits"`). *Left at half*: the share of the FLOPs if every width group keeps
 half of its units, rounded up; *smallest*: if each keeps as few as it may. *Heads* is the default, *and sizes* is with
 `head_sizes=True`, where each half counts twice in attention. *Proven*: `cafenet.verify` found no difference between
-runs in place, extracted and masked models, nor between FLOPs and a count on the slim model, at random widths, in
-float64. Seconds of one trace each, on a machine that was busy.
+runs in place, extracted and masked models, nor between FLOPs and a count on the slim model, at random widths. Seconds
+of one trace each, on a machine that was busy.
 """
 
 
