@@ -1,17 +1,29 @@
 # Every target sets up .venv first; constraints.txt holds the versions that the project is tested with.
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTHON := python3
+# the pins are those of one Python; others take the newest releases that fit
+PINS := $(if $(findstring 3.11.,$(shell $(PYTHON) --version)),-c constraints.txt)
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PINS)
 SOURCES := src tests tools benchmarks
 BENCHMARKS := $(patsubst benchmarks/%/__main__.py,bench-%,$(sort $(wildcard benchmarks/*/__main__.py)))
 
-.PHONY: demo test lint docs release bench $(BENCHMARKS) clean
+.PHONY: demo test test-matrix tested lint docs release bench $(BENCHMARKS) clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.demo
 
 # Two workers with one thread each: more threads than cores make torch slower, not faster.
-test: lint
+test: lint tested
+
+# The quick tests with other Pythons, each in a .venv of its own: make test-matrix PYTHONS="python3.10 python3.13".
+PYTHONS := python3.10 python3.11 python3.12 python3.13
+test-matrix:
+	set -e; for python in $(PYTHONS); do \
+		$(MAKE) VENV=.venv-$$python PYTHON=$$python tested; \
+	done
+
+tested: $(VENV)/.dev-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.dev-installed
@@ -24,11 +36,15 @@ docs: $(VENV)/.docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/site/index.html"
 
-# Source, wheel and documentation as files with their checksums: `cd build/release && sha256sum -c SHA256SUMS`.
+# Source, wheel, documentation (beside that of earlier versions, if build/docs has it) and the demo's slim models as files
+# with their checksums: `cd build/release && sha256sum -c SHA256SUMS`. A second start continues the demo.
 release: docs
 	rm -rf build/release
 	$(BIN)/python -m build --no-isolation --outdir build/release
-	tar -czf build/release/cafenet-docs.tar.gz -C build site
+	$(BIN)/python -m tools.docs.versions build/site build/docs
+	tar -czf build/release/cafenet-docs.tar.gz -C build docs
+	$(BIN)/cafenet run demo --output build/demo --quiet
+	$(BIN)/python -m tools.release.models build/demo build/release
 	cd build/release && sha256sum -- *.whl *.tar.gz > SHA256SUMS
 	@echo "The release is in build/release"
 
@@ -42,7 +58,7 @@ $(BENCHMARKS): bench-%: $(VENV)/.dev-installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing cafenet into $(VENV) (the first time this downloads torch)"
-	python3 -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) -e .
 	@touch $@
 
@@ -62,5 +78,5 @@ $(VENV)/.docs-installed: $(VENV)/.dev-installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

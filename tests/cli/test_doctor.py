@@ -1,6 +1,8 @@
 """`cafenet doctor` says what is installed, what runs it, and what does not fit together."""
 
 import importlib.metadata
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +19,20 @@ def test_it_prints_versions_devices_and_extras(capsys):
     assert f"device:   cpu: {environment.os.cpu_count()} cores, {torch.get_num_threads()} threads" in said
     lines = [line for line in said.splitlines() if line.startswith("optional: ")]
     assert len(lines) == len(environment.OPTIONAL)
+
+
+def test_it_looks_for_what_the_package_asks_for():
+    tomllib = pytest.importorskip("tomllib")  # of Python 3.11
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert set(environment.NEEDED) == {_name(each) for each in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    for extra, names in environment.OPTIONAL.items():
+        assert set(names) <= {_name(each) for each in extras[extra]}, extra
+    assert set(extras) - set(environment.OPTIONAL) == {"peers", "notebooks", "docs", "dev"}
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[\[<>=]", requirement)[0]
 
 
 def test_what_is_not_installed_is_named_with_its_extra(capsys, monkeypatch):

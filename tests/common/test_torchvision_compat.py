@@ -83,3 +83,15 @@ def test_a_plain_import_works_after_that_of_cafenet_which_imports_no_torch(tmp_p
         "assert torchvision.torch.ops.torchvision.nms and lacks_compiled_operators()\n",
     )
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_the_torchvision_that_is_installed_can_be_imported_after_cafenet():
+    """Also where it was built for another torch, which a plain import says."""
+    pytest.importorskip("torchvision")
+    alone, after = (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        for script in ("import torchvision", "import cafenet, torchvision; torchvision.models.resnet18()")
+    )
+    assert after.returncode == 0, after.stderr
+    assert alone.returncode == 0 or "torchvision::nms" in alone.stderr

@@ -26,7 +26,16 @@ def imported(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    ["--help", "--version", "recipes", "recipes show demo", "run --help", "inspect --help", "export --help"],
+    [
+        "--help",
+        "--version",
+        "recipes",
+        "recipes show demo",
+        "run --help",
+        "inspect --help",
+        "export --help",
+        "completion bash",
+    ],
 )
 def test_commands_that_only_tell_import_nothing_slow(arguments):
     assert not imported("-m", "cafenet", *arguments.split()) & SLOW

@@ -102,7 +102,7 @@ def plain_loop(trace: Trace, rank: int, steps: list[list[Any]]) -> Trace:
 
 
 def lightning_loop(
-    trace: Trace, place: Path, epochs: int = EPOCHS, resume: Path | None = None, **options: Any
+    trace: Trace, place: Path, epochs: int = EPOCHS, resume: Path | str | None = None, **options: Any
 ) -> Trace:
     import lightning.pytorch as lightning
 
@@ -112,15 +112,9 @@ def lightning_loop(
     module.supernet = trace.supernet
     team = joined()
     sampler = DistributedSampler(DATA, team.size, team.rank, shuffle=False)  # Lightning's own would shuffle
+    quiet = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
     trainer = lightning.Trainer(
-        max_epochs=epochs,
-        use_distributed_sampler=False,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
+        max_epochs=epochs, use_distributed_sampler=False, accelerator="cpu", logger=False, **(quiet | options)
     )
     trainer.fit(module, DataLoader(DATA, batch_size=BATCH_SIZE, sampler=sampler), ckpt_path=resume)
     trainer.save_checkpoint(place / "lightning.ckpt")
@@ -146,7 +140,7 @@ def accelerate_loop(
             accelerator.backward(step.loss)
             optimizer.step()
             optimizer.zero_grad()
-    accelerator.save_state(str(place / "accelerate"))
+        accelerator.save_state(str(place / "accelerate"))
     return trace
 
 
@@ -199,9 +193,8 @@ def trainer_loop(trace: Trace, place: Path, resume: bool = False, stop_at: int =
         max_grad_norm=0.0,
         report_to=[],
         use_cpu=True,
-        save_steps=4,
         disable_tqdm=True,
-        **options,
+        **({"save_steps": 4} | options),
     )
     optimizer = torch.optim.SGD(trace.supernet.parameters(), lr=LR)
     constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)

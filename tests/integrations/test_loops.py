@@ -57,13 +57,17 @@ def text_steps(num_processes: int) -> list[list[Any]]:
     return [[(batch, batch["labels"]) for batch in batches] for batches in steps]
 
 
-def test_trials_and_training_pass_have_one_precision(tmp_path):
-    pytest.importorskip("accelerate")
+@pytest.mark.parametrize("name", ["lightning", "accelerate"])
+def test_trials_and_training_pass_have_one_precision(tmp_path, name):
+    pytest.importorskip(name)
     trace, seen = loops.images(), set()
     trace.supernet.model.head.register_forward_hook(
         lambda module, inputs, output: seen.add((torch.is_grad_enabled(), output.dtype))
     )
-    loops.accelerate_loop(trace, tmp_path, mixed_precision="bf16", epochs=1)
+    if name == "accelerate":
+        loops.accelerate_loop(trace, tmp_path, mixed_precision="bf16", epochs=1)
+    else:
+        loops.lightning_loop(trace, tmp_path, precision="bf16-mixed", epochs=1)
     assert seen == {(True, torch.bfloat16), (False, torch.bfloat16)}
     assert not torch.is_autocast_enabled("cpu")  # it ends with the step
 

@@ -1,5 +1,6 @@
 """What the loops of other libraries refuse, in one line and before a training begins."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -7,6 +8,7 @@ from torch import nn
 import cafenet
 from cafenet.errors import TrainingError
 from tests.helpers.small_training import built
+from tests.integrations import loops
 
 IMAGES = torch.zeros(1, 3, 4, 4)
 
@@ -71,10 +73,96 @@ def test_a_trainer_of_no_supernet_or_with_gradient_checkpointing(tmp_path):
 
     args = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, gradient_checkpointing=True)
     supernet = cafenet.Supernet(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)), torch.zeros(1, 6))
-    with pytest.raises(TrainingError, match="cannot be trained with gradient checkpointing"):
+    with pytest.raises(TrainingError, match="a Trainer cannot switch on gradient checkpointing of a supernet"):
         SupernetTrainer(supernet, args)
     with pytest.raises(TrainingError, match="trains a supernet, but got Linear"):
         SupernetTrainer(nn.Linear(2, 2), args)
+
+
+def test_a_trainer_of_a_model_with_gradient_checkpointing_of_its_own(tmp_path):
+    """It is not reentrant in transformers, so a part that runs again sees the subnet."""
+    pytest.importorskip("accelerate")
+    transformers = pytest.importorskip("transformers")
+    from cafenet.integrations.trainer import SupernetTrainer
+
+    trace = loops.texts()
+    (enable,) = [
+        each
+        for name in ("activation_checkpointing_enable", "gradient_checkpointing_enable")  # the name of transformers 5.2
+        if (each := getattr(trace.supernet.model, name, None))
+    ][:1]
+    enable()
+    args = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True, max_steps=1)
+    trained = SupernetTrainer(trace.supernet, args, train_dataset=loops.Texts()).train()
+    assert trained.global_step == 1
+    assert trained.training_loss > 0
+
+
+class OwnError(Exception):
+    """What a user's callback raises."""
+
+
+def test_a_lightning_callback_that_raises_ends_the_training_and_leaves_the_supernet_whole(tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+
+    class Raising(lightning.Callback):
+        def on_before_optimizer_step(self, trainer, *_) -> None:
+            if trainer.global_step == 2:
+                raise OwnError
+
+    trace = loops.images()
+    with pytest.raises(OwnError):
+        loops.lightning_loop(trace, tmp_path, callbacks=[Raising()])
+    assert len(trace.choices) == 3
+    still_trains(trace)
+
+
+def test_a_callback_of_a_trainer_that_raises_ends_the_training_and_leaves_the_supernet_whole(tmp_path):
+    pytest.importorskip("accelerate")
+    transformers = pytest.importorskip("transformers")
+    from cafenet.integrations.trainer import SupernetTrainer
+
+    class Raising(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **_) -> None:
+            if state.global_step == 2:
+                raise OwnError
+
+    trace = loops.texts()
+    args = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True)
+    trainer = SupernetTrainer(trace.supernet, args, train_dataset=loops.Texts(), callbacks=[Raising()])
+    with pytest.raises(OwnError):
+        trainer.train()
+    assert len(trace.choices) == 2
+
+
+@pytest.mark.parametrize("number", [1, 3, 4])
+def test_a_loss_that_raises_in_a_trial_or_in_the_training_pass_leaves_the_supernet_whole(number):
+    """With three candidates, the fourth loss is that of the training pass."""
+    trace, batch = loops.images(), loops.shards(1, True)[0][0]
+    middle = np.array([3, 3])  # of 6 bins each, so that there are three candidates
+    calls = []
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        calls.append(output)
+        if len(calls) == number:
+            raise OwnError
+        return nn.functional.cross_entropy(output, target)
+
+    statistics = {name: value.clone() for name, value in trace.supernet.model.named_buffers()}
+    with pytest.raises(OwnError):
+        trace.supernet.step(batch, loss, bin_counts=middle)
+    if number < 4:
+        now = dict(trace.supernet.model.named_buffers())
+        assert all(torch.equal(value, now[name]) for name, value in statistics.items())
+    still_trains(trace)
+
+
+def still_trains(trace: loops.Trace) -> None:
+    """The model has its full weights, and steps go on."""
+    sizes = {name: value.shape for name, value in loops.images().supernet.model.named_parameters()}
+    assert {name: value.shape for name, value in trace.supernet.model.named_parameters()} == sizes
+    trace.supernet.step(loops.shards(1, True)[0][0], "cross_entropy").loss.backward()
+    assert torch.isfinite(trace.supernet.model(loops.DATA[0][0][None])).all()
 
 
 def test_tied_weights_are_saved_once_and_read_back(tmp_path):

@@ -1,12 +1,16 @@
 """Files of weights: what fits is loaded, anything else is refused in one line and leaves the model as it was."""
 
+import argparse
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from cafenet.errors import ModelNameError
-from cafenet.models import load_weights
+from cafenet.models import load_model, load_weights
 from tests.helpers.small_training import assert_same_state, built
 
 STATE = built(seed=1).state_dict()
@@ -27,6 +31,58 @@ def test_a_state_dict_is_loaded(content, tmp_path):
     model = built(seed=2)
     load_weights(model, tmp_path / "net.pt")
     assert_same_state(model, built(seed=1))
+
+
+@pytest.mark.parametrize("inside", ["state_dict", "model", "model_state_dict"])
+def test_a_checkpoint_with_the_flags_of_its_training_is_loaded(inside):
+    # as torchvision's reference scripts write it, with argparse's flags
+    checkpoint = {inside: STATE, "optimizer": {"state": {}}, "epoch": 3, "args": argparse.Namespace(lr=0.1)}
+    torch.save(checkpoint, "net.pth")
+    model = built(seed=2)
+    load_weights(model, "net.pth")
+    assert_same_state(model, built(seed=1))
+
+
+def test_files_from_before_batch_norm_counted_its_batches_are_loaded():
+    torch.save({name: value for name, value in STATE.items() if "num_batches" not in name}, "net.pth")
+    model = built(seed=2)
+    load_weights(model, "net.pth")
+    assert_same_state(model, built(seed=1))
+
+
+def test_a_counter_that_is_missing_beside_others_is_a_fault():
+    torch.save({name: value for name, value in STATE.items() if name != "norm_one.num_batches_tracked"}, "net.pth")
+    with pytest.raises(ModelNameError, match=r"1 keys too few: norm_one\.num_batches_tracked"):
+        load_weights(built(seed=2), "net.pth")
+
+
+def test_a_file_of_safetensors_is_loaded_and_a_broken_one_refused(monkeypatch):
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_file(STATE, "net.safetensors")
+    model = built(seed=2)
+    load_weights(model, "net.safetensors")
+    assert_same_state(model, built(seed=1))
+    Path("broken.safetensors").write_bytes(b"no header")
+    with pytest.raises(ModelNameError, match=r"must be a state dict, but broken.safetensors cannot be read"):
+        load_weights(model, "broken.safetensors")
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    with pytest.raises(ModelNameError, match="safetensors must be installed"):
+        load_weights(model, "net.safetensors")
+
+
+@pytest.mark.parametrize("name", ["torchvision:densenet121", "torchvision:resnet18", "timm:resnet10t"])
+def test_published_files_of_torchvision_and_timm_are_loaded(name):
+    """Random weights under the names of the files: no counters, and `norm.1` in DenseNets."""
+    pytest.importorskip(name.partition(":")[0])
+    source, model = load_model(name), load_model(name)
+    published = {
+        re.sub(r"(denselayer\d+\.(?:norm|conv))([12]\.)", r"\1.\2", key): value
+        for key, value in source.state_dict().items()
+        if "num_batches" not in key
+    }
+    torch.save(published, "published.pth")
+    load_weights(model, "published.pth")
+    assert_same_state(model, source)
 
 
 def test_half_precision_is_loaded(tmp_path):

@@ -1,6 +1,8 @@
 """Loggers get the events of a search; one that is not there is refused first, one that fails stops nothing."""
 
 import json
+import os
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 import cafenet
+from cafenet.cli.main import main
 from cafenet.common.events import current_loggers, logging_to
 from cafenet.common.loggers import loggers_of
 from cafenet.errors import CafeNetWarning, TrainingError
@@ -90,7 +93,7 @@ def test_the_steps_that_a_plan_times_are_not_events():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (["wandb:there"], r"a logger must be one of jsonl:PATH, tensorboard:PATH, mlflow:PATH, but is 'wandb:there'"),
+        (["comet:x"], r"must be one of jsonl:PATH, tensorboard:PATH, mlflow:PATH, wandb:PATH, but is 'comet:x'"),
         (["jsonl"], r"but is 'jsonl'"),
         ("jsonl:x", r"loggers must be a list"),
         ([Noting], r"is a class; write it with \(\)"),
@@ -102,9 +105,15 @@ def test_what_is_no_logger_is_refused(asked, message):
         pass
 
 
+@pytest.mark.parametrize("command", ["slim net.py:Net --data fashion", "run demo"])
+def test_a_wrong_name_on_the_command_line_is_refused_before_anything_is_read(command, capsys):
+    assert main([*command.split(), "--log", "wandb"]) == 2
+    assert capsys.readouterr().err.startswith("error: a logger must be one of jsonl:PATH, ")
+
+
 @pytest.mark.parametrize(
     ("name", "module", "extra"),
-    [("tensorboard", "torch.utils.tensorboard", "board"), ("mlflow", "mlflow", "mlflow")],
+    [("tensorboard", "torch.utils.tensorboard", "board"), ("mlflow", "mlflow", "mlflow"), ("wandb", "wandb", "wandb")],
 )
 def test_a_logger_that_is_not_installed_is_refused_before_the_work(tmp_path, monkeypatch, name, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
@@ -158,3 +167,53 @@ def test_tensorboard_reads_back_what_was_logged(tmp_path: Path):
     read = accumulators.EventAccumulator(str(tmp_path))
     read.Reload()
     assert [(each.step, each.value) for each in read.Scalars("supernet/loss")] == [(3, 0.5)]
+
+
+def test_wandb_reads_back_what_was_logged(tmp_path: Path, monkeypatch):
+    pytest.importorskip("wandb")
+    from tests.helpers.wandb_file import logged_in
+
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    send(f"wandb:{tmp_path}/runs")
+    logged = logged_in(tmp_path / "runs")
+    assert logged.project == "cafenet"
+    assert logged.is_offline
+    assert logged.is_finished
+    assert logged.rows == [
+        {"supernet/number": 3, "supernet/loss": 0.5},
+        {"search 50%/number": 1, "search 50%/score": 0.25},
+    ]
+    assert logged.drawn_over == {"supernet/*": "supernet/number", "search 50%/*": "search 50%/number"}
+    assert logged.summary["search 50%/total"] == 2
+    assert logged.summary["result 50%/flops"] == 7.0
+    assert not logged.printed  # what a command prints is not for a server
+
+
+WITHOUT_SERVICE = """
+import os, pathlib, sys, time, warnings
+from cafenet.common.events import current_loggers, logging_to
+from cafenet.common.loggers import loggers_of
+
+warnings.simplefilter("always")
+with logging_to(loggers_of([f"wandb:{sys.argv[1]}", f"jsonl:{sys.argv[1]}/events"])):
+    current_loggers().step("supernet", 1, {"loss": 1.0})
+    children = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert children
+    for child in children:
+        os.kill(int(child), 9)
+    for number in range(2, 22):
+        time.sleep(0.05)
+        current_loggers().step("supernet", number, {"loss": 1.0})
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the service of wandb is found in /proc")
+def test_a_service_of_wandb_that_is_killed_is_one_warning_and_the_work_goes_on(tmp_path: Path):
+    pytest.importorskip("wandb")
+    command = [sys.executable, "-c", WITHOUT_SERVICE, str(tmp_path)]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("WANDB")}  # no service of ours
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
+    assert ended.returncode == 0, ended.stderr
+    (said,) = [line for line in ended.stderr.splitlines() if "CafeNetWarning" in line]
+    assert "the logger _WandbLogger failed at `step` and gets no more events, the work goes on" in said
+    assert len((tmp_path / "events").read_text().splitlines()) == 21

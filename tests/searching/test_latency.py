@@ -327,3 +327,9 @@ def test_real_measurements():
     model = fit_latency(space, bins, IMAGE, LatencyConfig(batch_size=2, warmup=1, repeats=3), num_measured=4)
     assert (model.latency_ms > 0).all()
     assert np.isfinite(model.predict(bins.widths(np.array([[1], [4]])))).all()
+
+
+def test_a_file_of_latencies_that_no_system_can_name():
+    settings = LatencyConfig(cache="a\0b", repeats=1, warmup=0)
+    with pytest.raises(BudgetError, match=r"latencies must be written to .* name another file"):
+        measure_latency(nn.Conv2d(3, 4, 1), torch.zeros(1, 3, 2, 2), settings)

@@ -12,7 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cafenet.cli import compare, dashboard, detect, doctor, export, inspect, profile, recipes, report, run, slim
+from cafenet.cli import (
+    compare,
+    completion,
+    dashboard,
+    detect,
+    doctor,
+    export,
+    inspect,
+    profile,
+    recipes,
+    report,
+    run,
+    slim,
+    worker,
+)
 from cafenet.common.interrupts import KEPT, Stopped, stoppable_command
 from cafenet.errors import CafeNetError, CafeNetWarning
 
@@ -26,6 +40,21 @@ start here:
   cafenet doctor                                 versions, devices, and what does not fit together
 """
 
+_COMMANDS = (
+    inspect,
+    profile,
+    slim,
+    run,
+    worker,
+    recipes,
+    report,
+    compare,
+    dashboard,
+    export,
+    detect,
+    doctor,
+    completion,
+)
 _BAD_PATHS = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SIGPIPE = 13
@@ -71,8 +100,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(argv: Sequence[str] | None) -> None:
-    """Parse the command line and run the subcommand."""
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line.
+
+    Returns:
+        The parser, with a subparser for each command.
+    """
     parser = argparse.ArgumentParser(
         prog="cafenet",
         description="Find how wide each layer of a PyTorch network should be, within a budget.",
@@ -80,9 +113,15 @@ def _run(argv: Sequence[str] | None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version, and exit")
-    commands = parser.add_subparsers(title="commands", dest="command")
-    for module in (inspect, profile, slim, run, recipes, report, compare, dashboard, export, detect, doctor):
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    for module in _COMMANDS:
         module.add_to(commands)
+    return parser
+
+
+def _run(argv: Sequence[str] | None) -> None:
+    """Parse the command line and run the subcommand."""
+    parser = command_parser()
     args, flags = parser.parse_known_args(argv)
     if args.command is None and not flags:
         parser.print_help()

@@ -15,12 +15,12 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "recipes",
         help="list the shipped recipes, or print one to start from",
-        description="`cafenet recipes` lists them; `cafenet recipes show NAME > mine.yaml` gives one to start from.",
+        description="`cafenet recipes` lists them; `cafenet recipes show RECIPE > mine.yaml` gives one to start from.",
     )
     parser.set_defaults(command_function=_recipes)
     actions = parser.add_subparsers(dest="action")
     show = actions.add_parser("show", help="print a recipe")
-    show.add_argument("name", metavar="NAME")
+    show.add_argument("name", metavar="RECIPE")
 
 
 def _recipes(args: argparse.Namespace) -> None:

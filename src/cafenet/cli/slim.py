@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cafenet.cli.paths import some_path
+from cafenet.common.loggers import LOG_HELP, logger_name
 from cafenet.common.run_places import SEARCHED, SLIM
 from cafenet.errors import DataError, ModelNameError
 
@@ -76,9 +77,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--log",
         action="append",
+        type=logger_name,
         default=[],
         metavar="KIND:PATH",
-        help="where events go: jsonl:FILE, tensorboard:DIR or mlflow:DIR",
+        help=LOG_HELP,
     )
     parser.add_argument(
         "--distill", action="store_true", help="let the slim model also learn the outputs of the trained model"

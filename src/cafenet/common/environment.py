@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from cafenet.common.torchvision_compat import lacks_compiled_operators
 
-NEEDED = ("torch", "numpy", "scipy", "optuna", "matplotlib", "jsonargparse", "rich")
+NEEDED = ("torch", "numpy", "scipy", "optuna", "jsonargparse", "pyyaml", "rich", "shtab")
 """Distributions without which nothing works."""
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
@@ -20,6 +20,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "accelerate": ("accelerate",),
     "board": ("tensorboard",),
     "mlflow": ("mlflow-skinny",),
+    "wandb": ("wandb",),
     "dashboard": ("optuna-dashboard",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "openvino": ("openvino", "nncf"),

@@ -9,10 +9,7 @@ from cafenet.detection.detectors import DetectorConfig
 from cafenet.detection.errors import DetectionError
 from cafenet.detection.training import DetectionTraining
 from cafenet.runs.recipe_files import load_tree
-from cafenet.runs.recipe_texts import recipe_text, shipped_recipes
-
-SHIPPED = "detection/recipes"
-"""Folder in the package with the recipes of `cafenet detect`."""
+from cafenet.runs.recipe_texts import DETECTION, recipe_text, shipped_recipes
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ def detection_recipe_text(name: str) -> str:
     Raises:
         RecipeError: If there is no such recipe.
     """
-    return recipe_text(name, SHIPPED, "cafenet detect --list")
+    return recipe_text(name, DETECTION, "cafenet detect --list")
 
 
 def shipped_detection_recipes() -> dict[str, str]:
@@ -164,4 +161,4 @@ def shipped_detection_recipes() -> dict[str, str]:
     Returns:
         The description of each recipe, by name.
     """
-    return shipped_recipes(SHIPPED)
+    return shipped_recipes(DETECTION)

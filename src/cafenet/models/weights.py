@@ -1,6 +1,8 @@
 """Weights of a trained model from a file of the user's, checked whole before anything of the model is replaced."""
 
+import argparse
 import pickle
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,12 @@ from cafenet.errors import ModelNameError, first_line
 
 _PARALLEL = "module."
 """Beginning of all names in a state dict that was saved from `nn.DataParallel`."""
+_INSIDE = ("state_dict", "model", "model_state_dict")
+"""Where a checkpoint holds its state dict: as timm and Lightning, as torchvision, as PyTorch's tutorials write it."""
+_COUNTER = "num_batches_tracked"
+"""The buffer of batch norm that files from before PyTorch 0.4.1 lack, as many of torchvision do."""
+_OLD_DENSE = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
+"""Names in torchvision's files of DenseNets, `norm.1` in place of `norm1`."""
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -19,7 +27,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
     Args:
         model: The model, whose weights are replaced.
-        path: The file: a state dict, or a checkpoint that holds one as `state_dict`.
+        path: The file: a state dict of `torch.save` or `.safetensors`, or a checkpoint that holds one as `state_dict`,
+            `model` or `model_state_dict`.
 
     Raises:
         ModelNameError: If the file is no state dict of this model, or holds values that are not finite.
@@ -27,6 +36,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
     content, own = _state_dict(path), model.state_dict()
     if content and all(str(key).startswith(_PARALLEL) for key in content):
         content = {key.removeprefix(_PARALLEL): value for key, value in content.items()}
+    content = _as_now(content, own)
     faults = [f"{number} keys {kind}: {', '.join(names)}" for kind, number, names in _faults(content, own)]
     if faults:
         raise ModelNameError(
@@ -38,10 +48,20 @@ def load_weights(model: nn.Module, path: Path) -> None:
         raise ModelNameError(f"--weights must fit the model, but {path} does not: {first_line(error)}") from error
 
 
+def _as_now(content: Mapping[Any, Any], own: Mapping[str, Any]) -> Mapping[Any, Any]:
+    """Return a state dict with the names and counters that files of published weights were written without."""
+    renamed = {_OLD_DENSE.sub(r"\1\2", key) if isinstance(key, str) else key: value for key, value in content.items()}
+    counters = {key: value for key, value in own.items() if key.endswith(_COUNTER) and key not in renamed}
+    has_some = any(str(key).endswith(_COUNTER) for key in renamed)
+    return renamed if has_some else {**renamed, **counters}
+
+
 def _state_dict(path: Path) -> Mapping[Any, Any]:
-    """Return the content of a file of weights."""
+    """Return the state dict in a file of weights."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = _read(Path(path))
+    except ModelNameError:
+        raise
     except Exception as error:  # torch.load raises many kinds for files that are none of its own
         is_pickle = isinstance(error, pickle.UnpicklingError)
         reason = "it holds more than tensors, or is no file of torch.save" if is_pickle else first_line(error)
@@ -49,11 +69,25 @@ def _state_dict(path: Path) -> Mapping[Any, Any]:
             f"--weights must be a state dict, but {path} cannot be read: {reason}; save it with "
             "torch.save(model.state_dict(), PATH)"
         ) from error
-    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-        content = content["state_dict"]
+    inside = [content[key] for key in _INSIDE if isinstance(content, dict) and isinstance(content.get(key), dict)]
+    content = inside[0] if inside else content
     if not isinstance(content, dict):
         raise ModelNameError(f"--weights must be a state dict, but {path} holds a {type(content).__name__}")
     return content
+
+
+def _read(path: Path) -> Any:
+    """Return the content of a file of `torch.save`, with the flags of a training that some hold, or of safetensors."""
+    if path.suffix != ".safetensors":
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise ModelNameError(
+            f"safetensors must be installed to read {path}, but is not; run: pip install safetensors"
+        ) from error
+    return load_file(path)
 
 
 def _faults(content: Mapping[Any, Any], own: Mapping[str, Any]) -> Iterator[tuple[str, int, list[str]]]:

@@ -59,17 +59,33 @@ def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: b
     """
     for stage in plan:
         check_feasible(space, job, stage)
+    check_data(job, space.model, is_fresh, test)
+
+
+def check_data(job: Job, model: nn.Module, is_fresh: bool, test: Data | None = None) -> None:
+    """Check that the model, the loss and the metric can work with the data.
+
+    Args:
+        job: The data and options of the search.
+        model: The model.
+        is_fresh: True if all labels that scoring uses are checked, which may take as long as reading them.
+        test: Test data that the finished models are scored on, or None.
+
+    Raises:
+        TrainingError: If the loss is the model's own, but its output has none.
+        ScoringError: If the metric is not usable, a label has no output, or the model does not take the inputs.
+    """
     metric: Metric = (
-        metric_by_name(job.metric, job.loss, space.model)
+        metric_by_name(job.metric, job.loss, model)
         if isinstance(job.metric, str)
         else UserPart(expect_function(job.metric), "the metric", "the check before the search")
     )
-    output, target, _ = _few_outputs(space.model, job.train_data, "training data")
+    output, target, _ = _few_outputs(model, job.train_data, "training data")
     if job.loss == OWN_LOSS:
         own_loss(output, target)
     for data, name in ((job.val_data, "validation data"), (test, "test data")):
         if data is not None:
-            _check_scored(job, metric, space.model, data, name, is_fresh)
+            _check_scored(job, metric, model, data, name, is_fresh)
 
 
 def _check_scored(job: Job, metric: Metric, model: nn.Module, data: Data, name: str, is_fresh: bool) -> None:

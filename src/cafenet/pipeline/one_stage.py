@@ -125,7 +125,13 @@ def _searched(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory
     scorer = Scorer(supernet, job.train_data, job.val_data, metric=job.metric, loss=job.loss, config=job.scoring)
     file = directory / LATENCY
     search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=file, full=job.full)
-    return search.run(budgets, directory / JOURNAL, quiet=job.quiet)
+    if job.shared is None:
+        return search.run(budgets, directory / JOURNAL, quiet=job.quiet)
+    study = job.shared.study(directory)
+    with job.shared.open_for(directory, budgets):
+        found = search.run(budgets, job.shared.storage, study=study, quiet=job.quiet)
+    search.copy_scores(job.shared.storage, study, directory / JOURNAL)
+    return found
 
 
 def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from cafenet.common.run_places import model_place, search_place, stage_place
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.unwrapping import unwrap
+from cafenet.pipeline.checks import check_data
 from cafenet.pipeline.dict_batches import inputs_to_trace
 from cafenet.pipeline.directory import SearchDirectory, kept_in
 from cafenet.pipeline.gain import measure_gain
@@ -52,6 +53,7 @@ from cafenet.supernet import supernet as weights
 from cafenet.supernet.candidate_choice import Choice
 from cafenet.supernet.plain_training import train_model
 from cafenet.supernet.sharing import Sharing
+from cafenet.supernet.step_checks import CheckedLoss
 from cafenet.supernet.train import check_training
 from cafenet.tracing.tracer import trace
 from cafenet.training.config import TrainConfig
@@ -221,6 +223,7 @@ class Supernet(weights.Supernet):
         budget = self.budget if budget is None else budget
         if budget is None:
             raise BudgetError('a search needs a budget, but there is none; say supernet.search(..., budget="50%")')
+        CheckedLoss(loss)
         chosen: SearchOptions = plain_numbers(options) or SearchOptions()
         job = Job(
             train_data=train_data,  # type: ignore[arg-type]
@@ -279,6 +282,7 @@ def _search(
         job = replace(job, full=KnownLatency(supernet.space.model, measure()))
     is_several = not isinstance(budget, str) or len(budgets) > 1
     kept = SearchDirectory(place, seed=job.search.seed, budget=budget, is_kept=is_kept)
+    check_data(job, supernet.space.model, is_fresh=not kept.is_begun, test=test)
     is_trained = judge(supernet.space.model, job, place, trained).is_trained
     results = []
     texts, stages = [each.text for each in budgets], [StagesConfig()] * len(budgets)

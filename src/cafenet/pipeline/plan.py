@@ -201,7 +201,12 @@ def _comparison(
 
 def _training(text: str, config: TrainConfig, job: Job, step: float | None) -> PlannedPart:
     """Return a training as a part of the plan."""
-    feed = Feed(job.train_data, batch_size=config.batch_size, accumulate=config.accumulate)
+    feed = Feed(
+        job.train_data,
+        batch_size=config.batch_size,
+        accumulate=config.accumulate,
+        examples_per_step=config.examples_per_step,
+    )
     num_steps = round(config.epochs * feed.steps_per_epoch)
     epochs = f"{config.epochs:g} epoch{'' if config.epochs == 1 else 's'}"
     what = f"{text} for {epochs} ({num_steps:,} steps, rate {config.optimizer.lr:g})"

@@ -64,6 +64,7 @@ def search(
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
+    head_sizes: bool = False,
     start: Start = "supernet",
     distill: DistillConfig | bool = False,
     trained: bool | None = None,
@@ -92,6 +93,7 @@ def search(
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
+    head_sizes: bool = False,
     start: Start = "supernet",
     distill: DistillConfig | bool = False,
     trained: bool | None = None,
@@ -120,6 +122,7 @@ def search(
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
+    head_sizes: bool = False,
     start: Start = "supernet",
     distill: DistillConfig | bool = False,
     trained: bool | None = None,
@@ -164,6 +167,7 @@ def search(
         freeze: Names of layers that keep their widths, with wildcards (`*.se`), as in `cafenet.trace`.
         outputs: The parts of the model's output that matter, as in `cafenet.trace`; by default all, or the `logits` if
             the loss is the model's own.
+        head_sizes: Whether the size of attention heads is searched beside their number, as in `cafenet.trace`.
         start: Weights that the slim model's training starts from: "supernet" takes those of the supernet, which reach
             a better result in the same number of epochs; "scratch" takes fresh ones, as in the paper.
         distill: Whether the slim model, and Uniform, also learn the outputs of the given model, which must come
@@ -181,8 +185,8 @@ def search(
         seed: Seed of the trainings, of fresh weights and of the search.
         directory: Directory for checkpoints, scores and results. A second call with the same directory continues the
             first. Several budgets share it.
-        loggers: Loggers that get the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", or objects
-            with the methods of `cafenet.common.events.EventLogger`.
+        loggers: Loggers that get the events of the search: "jsonl:FILE", "tensorboard:DIR", "mlflow:DIR", "wandb:DIR",
+            or objects with the methods of `cafenet.common.events.EventLogger`.
         quiet: True shows no plan and no progress.
 
     Returns:
@@ -214,6 +218,7 @@ def search(
         train=(train, TrainConfig | None),
         finetune=(finetune, TrainConfig | bool | None),
         options=(options, SearchOptions | Literal["paper"] | None),
+        head_sizes=(head_sizes, bool),
         start=(start, Start),
         distill=(distill, DistillConfig | bool),
         trained=(trained, bool | None),
@@ -264,9 +269,10 @@ def search(
         latency=chosen.latency,
         freeze=(freeze,) if isinstance(freeze, str) else freeze,  # type: ignore[arg-type]
         outputs=outputs,
+        head_sizes=head_sizes,
         quiet=quiet,
     )
-    space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs)
+    space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs, head_sizes=head_sizes)
     is_auto = job.supernet.divisor == "auto"
     test = list(test_data) if isinstance(test_data, Iterator) else test_data
     whole = WholeSearch(

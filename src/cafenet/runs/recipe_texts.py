@@ -15,6 +15,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 SHIPPED = "runs/recipes"
 """The package's folder of recipes for `cafenet run`; other commands have folders and typed trees of their own."""
+DETECTION = "detection/recipes"
+"""The package's folder of recipes for `cafenet detect`."""
 
 
 def shipped_recipes(folder: str = SHIPPED) -> dict[str, str]:

@@ -19,6 +19,7 @@ from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default
 from cafenet.pipeline.auto_divisor import AutoDivisor
 from cafenet.pipeline.job import Job
+from cafenet.pipeline.shared_search import SharedSearch
 from cafenet.runs.devices import find_device
 from cafenet.runs.identity import digest_of_data
 from cafenet.runs.recipe import Recipe
@@ -37,14 +38,23 @@ from cafenet.tracing.tracer import find_space, trace
 class Workload:
     """The parts of a run, each built once when it is first needed."""
 
-    def __init__(self, recipe: Recipe, directory: Path | None = None, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        directory: Path | None = None,
+        *,
+        shared: SharedSearch | None = None,
+        quiet: bool = False,
+    ) -> None:
         """Keep the recipe; nothing is built yet.
 
         Args:
             recipe: The recipe.
             directory: The run directory; latencies that were measured there before are used again.
+            shared: The storage that workers on other machines share, if they may join.
             quiet: If True, no progress is shown.
         """
+        self.shared, self.whole_recipe = shared, recipe
         supernet = for_capped_costs(recipe.supernet, costs_in(recipe.budget))
         self.recipe, self.quiet = replace(recipe, supernet=supernet), quiet
         self._directory, self._auto_divisor = directory, supernet.divisor == "auto"
@@ -325,6 +335,7 @@ class Workload:
         }
         supernet = replace(recipe.supernet, sharing="locally_free", r=0, per_group=False) if fixed else recipe.supernet
         training = replace(recipe.train, seed=recipe.seed)
+        part = {"algorithm": algorithm, "fixed": fixed}
         return Job(
             train_data=self.loader(self.train, augmented_batch=training.batch_size),
             val_data=self.loader(self.validation),
@@ -341,5 +352,6 @@ class Workload:
             latency=recipe.latency,
             full=self.full_latency,
             freeze=self.freeze,
+            shared=None if self.shared is None else replace(self.shared, part=part),
             quiet=self.quiet,
         )

@@ -12,6 +12,7 @@ from cafenet.runs.devices import find_device
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.workload import Workload
 from cafenet.searching.algorithms.base import METHODS
+from cafenet.searching.budget import costs_in
 from cafenet.searching.latency.measure import check_runtime
 from cafenet.supernet.build import build_supernet
 from cafenet.supernet.train import check_training
@@ -62,6 +63,11 @@ def _check_options(workload: Workload) -> None:
             "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
         )
     problems += _without_effect(recipe)
+    if workload.shared is not None and "latency_ms" in costs_in(recipe.budget):
+        problems.append(
+            "a search that machines share must have no budget in milliseconds, which each would measure for itself, "
+            f"but budget is {recipe.budget}; leave out --storage, or use a budget of FLOPs or params"
+        )
     if recipe.sampling.random_share and recipe.supernet.sharing == "locally_free" and recipe.supernet.r == 0:
         problems.append(
             f"sampling.random_share is {recipe.sampling.random_share}, but with supernet.r 0 there is one "

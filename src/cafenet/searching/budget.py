@@ -134,8 +134,10 @@ def parse_budgets(
         The budgets in the order of the text.
 
     Raises:
-        BudgetError: If a budget cannot be read, or two of them mean the same caps.
+        BudgetError: If it is no text, a budget in it cannot be read, or two of them mean the same caps.
     """
+    if not isinstance(text, str):
+        raise BudgetError(f'a budget must be a text such as "50%", but is {text!r}')
     measured = functools.cache(full_latency_ms) if full_latency_ms else None
     written = functools.cache(full_file_bytes) if full_file_bytes else None
     budgets = [parse_budget(part, space, full_latency_ms=measured, full_file_bytes=written) for part in text.split(",")]

@@ -196,17 +196,38 @@ class WidthSearch:
             store = self._store(shared, study)
             return [self._search(feasible, store, stopped, quiet) for feasible in allowed]
 
-    def help(self, budget: Budget, storage: str | Path, study: str) -> None:
+    def help(
+        self, budget: Budget, storage: str | Path, study: str, check: Callable[[], None] = lambda: None
+    ) -> tuple[int, int]:
         """Score proposed widths in a helper process until the algorithm proposes no more.
 
         Args:
             budget: The budget that is searched.
             storage: The storage that the processes share.
             study: Name of the Optuna study in the storage.
+            check: Called after every score; an exception that it raises ends the work.
+
+        Returns:
+            The number of widths that this process has scored, and that of all widths of the search.
         """
         feasible = self._feasible(budget)
-        contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget))
+        contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget), check=check)
         self._drive(feasible, contest)
+        return contest.num_scored, len(contest.seen)
+
+    def copy_scores(self, storage: str, study: str, journal: Path) -> None:
+        """Copy the scores of a shared study into a journal, from which reports are made and later starts continue.
+
+        Args:
+            storage: The storage that was shared.
+            study: Name of the study in it.
+            journal: The journal file; scores that it holds stay as they are.
+        """
+        there, here = self._store(storage, study), self._store(journal, "widths")
+        known = {_sign(each) for each in here.all()}
+        for scored in there.all():
+            if _sign(scored) not in known:
+                here.add(scored)
 
     def _search(self, feasible: Feasible, store: "TrialStore", stopped: list[str], quiet: bool) -> FoundWidths:
         budget = feasible.budget
@@ -360,6 +381,11 @@ class WidthSearch:
             "validation": self.scorer.validation.digest(),
             "calibration": self.scorer.calibration.digest(),
         }
+
+
+def _sign(scored: ScoredWidth) -> tuple[object, ...]:
+    """Return what tells one score of a study from the others."""
+    return scored.bin_counts, scored.search, scored.is_exact
 
 
 def _usage(feasible: Feasible, bin_counts: IntArray, measured: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""Gradient checkpointing is refused: its recomputation would not see the channels of a subnet."""
+"""Reentrant gradient checkpointing is refused: its recomputation would not see the channels of a subnet."""
 
 import torch
 from torch import Tensor
@@ -7,21 +7,21 @@ from cafenet.errors import TrainingError
 
 
 def checkpointing_error() -> TrainingError:
-    """Return the error that explains why gradient checkpointing is refused.
+    """Return the error that explains why reentrant gradient checkpointing is refused.
 
     Returns:
         The error, not raised.
     """
     return TrainingError(
-        "a model with gradient checkpointing cannot be a supernet: its recomputation in the backward pass would not "
-        "see the subnet's channels; switch checkpointing off"
+        "a model with reentrant gradient checkpointing cannot be a supernet: its recomputation in the backward pass "
+        "would not see the subnet's channels; use checkpoint(..., use_reentrant=False), or switch checkpointing off"
     )
 
 
 def refuse_reentrant_checkpointing(loss: Tensor) -> None:
     """Refuse reentrant gradient checkpointing in the graph of a loss.
 
-    Reentrant checkpoints recompute at full width, often without an error; the other kind always ends in an error.
+    Reentrant checkpoints recompute at full width, often without an error; the other kind sees the subnet's tensors.
 
     Args:
         loss: A loss with its graph.

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from cafenet.common.garbage import put_off_collection
 from cafenet.common.options import MadeBy, Seed, check_arguments
+from cafenet.common.user_code import user_code
 from cafenet.errors import BinError, CheckpointError, TrainingError
-from cafenet.modules.batches import Batch, LossFunction, batch_size, pair_of, part_of
+from cafenet.modules.batches import Batch, LossFunction, batch_size, part_of
 from cafenet.modules.copying import copy_of
 from cafenet.modules.inputs import call_arguments
 from cafenet.modules.randomness import same_randomness
@@ -30,7 +31,7 @@ from cafenet.supernet.exchange import Exchange
 from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Sharing, check_sharing
 from cafenet.supernet.slim import Found, slim_model
 from cafenet.supernet.step import Pick, Step, StepRequest
-from cafenet.training.losses import loss_by_name
+from cafenet.supernet.step_checks import STEP, CheckedLoss, checked_counts, checked_pair
 
 
 class Supernet(nn.Module):
@@ -86,6 +87,8 @@ class Supernet(nn.Module):
         bins = flops_sensitive_bins(space) if bins is None else bins
         self.sharing: Sharing = LocallyFree() if sharing is None else sharing
         check_sharing(self.sharing, bins)
+        if choice is not None and not callable(getattr(choice, "best", None)):
+            raise BinError(f"choice must be Race() or Exact(), or have their method `best`, but is {choice!r}")
         self.model = copy_of(unwrap(model))
         self.space, self.binned = space, BinnedSpace(space, bins)
         self.harness = Harness(self.model, space.layout)
@@ -184,16 +187,18 @@ class Supernet(nn.Module):
             The loss, and the width and subnets that it belongs to.
 
         Raises:
-            TrainingError: If the batch is neither a pair nor a dict, the loss is unknown, the model uses reentrant
-                gradient checkpointing, or its parameters are cut in pieces.
+            TrainingError: If the batch is neither a pair nor a dict, the loss is unknown or does not fit it, the model
+                uses reentrant gradient checkpointing, or its parameters are cut in pieces.
+            BinError: If `bin_counts` is no width of this supernet.
         """
-        pair, loss_fn = pair_of(batch), loss_by_name(loss_fn) if isinstance(loss_fn, str) else loss_fn
-        if pair is None:
-            raise TrainingError(f"a batch must be a pair (inputs, target) or a dict, but got {type(batch).__name__}")
+        pair, checked = checked_pair(batch), CheckedLoss(loss_fn)
+        if bin_counts is not None:
+            bin_counts = checked_counts(bin_counts, self.binned.num_bins)
         if not self._is_graph_checked:
             refuse_pieces(self, TrainingError)
         # Through __call__, because Accelerate puts its precision around the forward: around trials, too, then.
-        step: Step = self(StepRequest(pair, loss_fn, bin_counts, random_candidate))
+        with user_code("the model", STEP):
+            step: Step = self(StepRequest(pair, checked, bin_counts, random_candidate))
         return step
 
     def pick(
@@ -371,7 +376,12 @@ class Supernet(nn.Module):
         Raises:
             CheckpointError: If it belongs to a supernet of another model.
         """
-        state, size = state.cpu(), self.generator.get_state().numel()
+        size = self.generator.get_state().numel()
+        if not isinstance(state, Tensor) or state.dtype != torch.uint8:
+            raise CheckpointError(
+                f"_extra_state must be the tensor of bytes that a supernet saved, but is {state!r:.80}"
+            )
+        state = state.cpu()
         if state.numel() != size + 8 * self.space.layout.num_units:
             raise CheckpointError(
                 "the weights must belong to a supernet of the same model, but have another number of channels"

@@ -1,0 +1,1 @@
+"""What `make release` puts beside the wheel."""
