@@ -27,6 +27,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], int]] = {
     "ResNet-18": ("torchvision:resnet18", {}, 64),
     "MobileNetV2": ("torchvision:mobilenet_v2", {}, 96),
     "EfficientNet-B0": ("torchvision:efficientnet_b0", {}, 96),
+    "Plain CNN": ("cafenet:plain_cnn", {"in_channels": 3}, 28),
     "ViT-Tiny": ("timm:vit_tiny_patch16_224", {"img_size": 96}, 96),
 }
 """Name, options of the factory and side of the images."""

@@ -26,6 +26,27 @@ python -m benchmarks.latency --networks ResNet-18 --runtimes torch onnxruntime
 and measurement. A pick is kept again if a new process measures at most {share:.0%} of the full model; {tolerance}
 
 {missing}
+
+## The estimate, judged without measuring again
+
+```
+python -m benchmarks.latency.collect     # goes on where it was stopped
+python -m benchmarks.latency.estimates   # the table
+```
+
+`collect` keeps raw measurements; each estimate is fitted to the same rows and judged on rows that it has not seen:
+median and 90% of the absolute relative errors. "Clock" is the median ratio of times by the clock, "processor" the same
+of the processor's time, which is what CafeNet measures with one thread. "Plain" is a sum of rates, "steps" lets the
+measurements choose steps of 1, 8, 16 or 32 channels. "Noise" is the median difference of rows that were measured twice:
+no estimate can be better. Channels are multiples of the divisor.
+
+| network | divisor | runtime | rows | clock, plain | steps | noise | processor, plain | steps | noise | load |
+| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+{estimates}
+
+"Rows" are those fitted to and those unseen. The ONNX file of `collect` is opened by OpenVINO, too, and written by
+PyTorch's older exporter, which takes a second where a search's takes five. The first table of this page was measured by
+the clock.
 """
 
 
@@ -55,5 +76,20 @@ def markdown(results: Results) -> str:
         share=SHARE,
         rows="\n".join(rows),
         tolerance=worst,
+        estimates="\n".join(_estimates(results)),
         missing=f"Not measured: {', '.join(missing)}." if missing else "",
     )
+
+
+def _estimates(results: Results) -> list[str]:
+    """Rows of the table of estimates."""
+    rows = []
+    for name, row in results.rows("estimates").items():
+        network, divisor, runtime = name.rsplit(" ", 2)
+        cells = [network, divisor, runtime, f"{row['fitted']}, {row['unseen']}"]
+        for clock in ("clock", "processor"):
+            cells += [", ".join(f"{each:.1%}" for each in row[f"{clock}, {kind}"]) for kind in ("plain", "steps")]
+            noise = row[f"{clock}, noise"]
+            cells.append("-" if noise is None else f"{noise:.1%}")
+        rows.append(f"| {' | '.join(cells)} | {row['load']:.0f} |")
+    return rows

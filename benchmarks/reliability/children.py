@@ -181,9 +181,12 @@ PRELOADED = (
     "cafenet.report.run_page",
     "cafenet.searching.store.trials",
     "docstring_parser",
+    "onnxruntime",
+    "onnxscript",
     "pycocotools.cocoeval",
     "rich.progress",
     "scipy.optimize",
+    "torch.onnx",
 )
 
 

@@ -356,7 +356,16 @@ def test_a_digest_whose_name_is_damaged_does_no_harm(finished, copied, never):
         before = path.read_bytes()
         path.write_bytes(before.replace(b'"digest"', b'"eigest"'))
         assert path.read_bytes() != before
-    assert read_run(copied).problems == []
+    assert not read_run(copied).problems
     assert main(["report", str(copied)]) == 0
     again(finished, copied)
     assert (copied / "results.json").exists()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "slim.pt"])
+@pytest.mark.parametrize("kind", ["truncated", "empty", "braces", "binary", "missing"])
+def test_a_damaged_file_of_a_finished_model_is_told_in_its_report(kind, name, copied):
+    """Its figure, or the size of its file, would be left out or wrong without a word."""
+    damage(copied / OURS / name, kind)
+    (problem,) = read_run(copied).problems
+    assert problem.startswith(f"{copied / OURS / name} must hold the ")

@@ -9,8 +9,10 @@ import torch
 
 import cafenet
 from cafenet.cli.main import main
-from cafenet.errors import ModelNameError
+from cafenet.errors import ModelNameError, SlimFileError
 from cafenet.models import example_inputs_of
+from cafenet.models.hugging_face import save_pretrained
+from tests.helpers.hugging_face import build
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -132,3 +134,29 @@ def test_inspect_prices_a_text_of_the_given_length(saved: Path, capsys):
     assert document["input"] == [8]
     assert document["flops"] == 2 * (8 * (1024 + 768) + 2 * 8 * 8 * 16) + 256 + 48
     assert document["versions"]["transformers"]
+
+
+def test_slim_model_in_a_directory(tmp_path: Path):
+    """The config keeps its class and the full sizes; the slim file beside it brings the widths back."""
+    model, inputs = build("bert")
+    space = cafenet.trace(model, inputs, head_sizes=True)
+    widths = {group.name: max(group.channels // group.divisor // 2, 1) * group.divisor for group in space.groups}
+    slim = space.extract(widths).eval()
+    save_pretrained(slim, tmp_path / "slim-bert")
+    loaded = cafenet.load_model(f"hf:{tmp_path / 'slim-bert'}")
+    assert type(loaded) is type(model)
+    assert type(loaded.config) is type(model.config)
+    assert loaded.config.hidden_size == model.config.hidden_size
+    assert torch.equal(loaded(**inputs).logits, slim(**inputs).logits)
+    save_pretrained(loaded, tmp_path / "again")
+    assert torch.equal(cafenet.load_model(f"hf:{tmp_path / 'again'}")(**inputs).logits, slim(**inputs).logits)
+
+
+def test_only_slim_models_are_kept_so(tmp_path: Path):
+    model, inputs = build("bert")
+    with pytest.raises(SlimFileError, match="takes a slim model of transformers"):
+        save_pretrained(model, tmp_path / "whole")
+    model.save_pretrained(tmp_path / "other")
+    slim = cafenet.trace(model, inputs).extract()
+    with pytest.raises(SlimFileError, match="must hold no weights of another model"):
+        save_pretrained(slim, tmp_path / "other")

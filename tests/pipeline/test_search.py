@@ -307,7 +307,7 @@ def test_channels_that_are_tied_stay_so_when_a_stage_leaves_one_in_each_group():
     narrow = space.extract(half)
     assert {group.divisor for group in cafenet.trace(narrow, EXAMPLE).groups} != {g.divisor for g in space.groups}
     job, stage = Job(train_data=TRAIN, val_data=VAL), Stage(2, parse_budget("60%", space), beta=1.0)
-    assert [group.name for group in stages._narrowed_space(narrow, EXAMPLE, job, space, stage).groups] == ["last"]
+    assert [group.name for group in stages.narrowed_space(narrow, EXAMPLE, job, space, stage).groups] == ["last"]
 
 
 def test_a_stage_that_can_not_be_cut_to_the_budget_begins_with_the_whole_model(tmp_path):

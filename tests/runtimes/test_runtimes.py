@@ -86,6 +86,20 @@ def test_a_missing_package_is_named_when_the_options_are_made(name, module, extr
 
 
 @pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [("openvino", "nncf", "openvino"), ("executorch", "torchao", "executorch")],
+)
+def test_a_missing_quantiser_is_named_when_the_options_are_made(name, module, extra, monkeypatch):
+    if MISSING[name]:
+        pytest.skip(f"{name} is not installed")
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    with pytest.raises(
+        DeploymentError, match=rf"int8 for .* needs {module}, which is not installed; .* '\.\[{extra}\]'"
+    ):
+        LatencyConfig(runtime=name, quantize="int8")
+
+
+@pytest.mark.parametrize(
     ("runtime", "message"),
     [
         ("onnx", "runtime must be torch, torch.compile, onnxruntime, .* but is 'onnx'; did you mean onnxruntime"),

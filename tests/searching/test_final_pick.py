@@ -125,7 +125,7 @@ def test_an_estimate_that_is_too_low_is_corrected(settle, error):
     meter = Meter(space, lambda bin_counts: error * bin_counts.sum())
     (one, two), _ = picked(space, rows, min_usage=0.99, settle=settle, meter=meter)
     assert 0.95 * 200 <= error * (one + two) <= 200
-    assert len(meter.measured_ms) <= 24
+    assert len(meter.measured) <= 24
     if settle is not None:
         assert one > 2 * two  # as the trend wants them
 
@@ -222,6 +222,6 @@ def test_a_pick_above_its_cap_is_measured_no_further():
     meter = Meter(estimated([9, 9], 10), lambda bin_counts: times[tuple(bin_counts)].pop(0))
     assert [meter.keeps(np.array(row)) for row in list(times)] == [False, False, True]
     assert [len(left) for left in times.values()] == [0, 0, 0]
-    assert meter.measured_ms == {(5, 5): 10.1, (4, 6): 11.0, (3, 4): 8.2}  # without the first of the last
-    assert meter.cautious_ms == {(5, 5): 10.1, (4, 6): 11.0, (3, 4): 9.5}
+    assert meter.measured == {(5, 5): 10.1, (4, 6): 11.0, (3, 4): 8.2}  # without the first of the last
+    assert meter.cautious == {(5, 5): 10.1, (4, 6): 11.0, (3, 4): 9.5}
     assert meter.keeps(np.array([3, 4]))  # as judged before

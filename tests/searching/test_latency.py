@@ -58,8 +58,24 @@ def small_space():
 def test_the_median_of_the_runs_after_the_warmup(monkeypatch):
     model = Watched([9.0, 7.0, 0.001, 0.005, 0.002, 0.009, 0.003])
     monkeypatch.setattr(latency.time, "perf_counter", lambda: model.clock[0])
+    monkeypatch.setattr(latency.time, "process_time", lambda: model.clock[0])
     assert measure_latency(model, torch.zeros(1, 2), LatencyConfig(warmup=2, repeats=5)) == pytest.approx(3.0)
     assert len(model.seen) == 7
+
+
+def test_time_in_which_others_have_the_core_does_not_count(monkeypatch):
+    model = Watched([0.008, 0.009, 0.007, 0.008, 0.008])
+    processor = iter([0.0, 0.002, 1.0, 1.001, 2.0, 2.003, 3.0, 3.002, 4.0, 4.02])  # the last: a helper that spins
+    monkeypatch.setattr(latency.time, "perf_counter", lambda: model.clock[0])
+    monkeypatch.setattr(latency.time, "process_time", lambda: next(processor))
+    assert measure_latency(model, torch.zeros(1, 2), LatencyConfig(warmup=0, repeats=5)) == pytest.approx(2.0)
+
+
+def test_several_threads_are_timed_by_the_clock(monkeypatch):
+    model = Watched([0.008, 0.009, 0.007])
+    monkeypatch.setattr(latency.time, "perf_counter", lambda: model.clock[0])
+    settings = LatencyConfig(num_threads=2, warmup=0, repeats=3)
+    assert measure_latency(model, torch.zeros(1, 2), settings) == pytest.approx(8.0)
 
 
 def test_nothing_is_changed():
@@ -128,6 +144,25 @@ def test_latency_that_is_a_sum_of_the_terms_is_found_exactly():
     assert model.predict(random_widths(0)).shape == (0,)
 
 
+def test_steps_of_a_runtime_are_part_of_the_estimate():
+    layers = [nn.Conv2d(a, b, 1) for a, b in itertools.pairwise((3, 64, 96, 2))]
+    space = cafenet.trace(nn.Sequential(*layers), IMAGE)
+    rows = np.random.default_rng(0).integers(1, [65, 97], size=(48, 2))
+
+    def true(widths):
+        whole = np.minimum(-(-widths // 16) * 16, [64, 96])
+        return 1.0 + 4.0 * space.flops(whole) / space.flops()
+
+    model = LatencyModel(space, rows[:24], true(rows[:24]))
+    assert model.shape[0] == 16
+    assert model.predict(rows[24:]) == pytest.approx(true(rows[24:]), rel=0.01)
+    assert model.error < 0.01
+    every = np.stack(np.meshgrid(np.arange(1, 65), np.arange(1, 97), indexing="ij"), axis=-1)
+    estimates = model.predict(every.reshape(-1, 2)).reshape(64, 96)
+    assert (np.diff(estimates, axis=0) >= 0).all()
+    assert (np.diff(estimates, axis=1) >= 0).all()
+
+
 def test_an_estimate_does_not_depend_on_the_other_rows():
     sides = [3, *range(11, 22), 2]
     layers = [nn.Conv2d(a, b, 1) for a, b in itertools.pairwise(sides)]
@@ -157,11 +192,11 @@ def test_the_estimate_never_falls_with_a_width(times, seed):
 
 
 def test_the_error_is_that_of_measurements_left_out():
-    space, widths = small_space(), random_widths(8)
-    times = np.random.default_rng(1).uniform(1, 3, 8)
+    space, widths = small_space(), random_widths(7)
+    times = np.random.default_rng(1).uniform(1, 3, 7)
     errors = []
-    for row in range(8):
-        rest = [other for other in range(8) if other != row]
+    for row in range(7):
+        rest = [other for other in range(7) if other != row]
         estimate = LatencyModel(space, widths[rest], times[rest]).predict(widths[[row]])[0]
         errors.append(abs(estimate - times[row]) / times[row])
     assert LatencyModel(space, widths, times).error == pytest.approx(np.mean(errors))
@@ -292,3 +327,9 @@ def test_real_measurements():
     model = fit_latency(space, bins, IMAGE, LatencyConfig(batch_size=2, warmup=1, repeats=3), num_measured=4)
     assert (model.latency_ms > 0).all()
     assert np.isfinite(model.predict(bins.widths(np.array([[1], [4]])))).all()
+
+
+def test_a_file_of_latencies_that_no_system_can_name():
+    settings = LatencyConfig(cache="a\0b", repeats=1, warmup=0)
+    with pytest.raises(BudgetError, match=r"latencies must be written to .* name another file"):
+        measure_latency(nn.Conv2d(3, 4, 1), torch.zeros(1, 3, 2, 2), settings)

@@ -2,53 +2,33 @@
 
 import multiprocessing
 import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import optuna
 import pytest
+import sqlalchemy
 import torch
+from optuna.trial import TrialState
 
+from benchmarks.common.postgresql import USER, missing
+from benchmarks.common.postgresql import server as running_server
 from cafenet.errors import StoreError
 from cafenet.scoring.metrics import accuracy
 from cafenet.scoring.scorer import Scorer, ScoringConfig
 from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.result import read_result, write_result
 from cafenet.searching.search_config import SearchConfig
+from cafenet.searching.store import trials
+from cafenet.searching.store.database_trials import DatabaseTrials
+from cafenet.searching.store.outages import Patient
 from cafenet.searching.width_search import WidthSearch
 from tests.helpers.small_search import TRAIN, VALIDATION, tiny
 from tests.searching.test_store import content, open_at_once, scored, states, store_at
 
-USER = "postgres"
 ALGORITHM = Evolution(population=6, iterations=2, num_parents=3)
 KEEPS_ALL = ScoringConfig(batch_size=32, min_examples=16, drop_below=1e9)
-
-
-def missing():
-    """Why there can be no server here, or None."""
-    try:
-        import psycopg2  # noqa: F401
-    except ImportError:
-        return "psycopg2 is not installed"
-    if not servers():
-        return "Debian's postgresql is not installed (no /usr/lib/postgresql/*/bin/initdb)"
-    if os.geteuid() == 0:  # the server refuses to run as root
-        if shutil.which("runuser") is None:
-            return "runuser is not installed"
-        try:
-            pwd.getpwnam(USER)
-        except KeyError:
-            return f"there is no user {USER}"
-    return None
-
-
-def servers():
-    return sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -57,26 +37,8 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.fixture(scope="module")
 def server():
     """The directory of a new server's socket."""
-    binaries = servers()[-1].parent
-    directory = Path(tempfile.mkdtemp(prefix="cafenet-pg-", dir="/tmp"))  # a socket's path must be short
-    as_its_user = ["runuser", "-u", USER, "--"] if os.geteuid() == 0 else []
-    if as_its_user:
-        shutil.chown(directory, USER)
-
-    def run(name, *arguments):
-        command = [*as_its_user, str(binaries / name), "-D", str(directory / "data"), *arguments]
-        subprocess.run(command, check=True, cwd=directory, stdout=subprocess.DEVNULL, timeout=120)
-
-    try:
-        run("initdb", "--auth=trust", f"--username={USER}", "--no-sync")
-        options = f"-c listen_addresses='' -c unix_socket_directories='{directory}' -c fsync=off"
-        run("pg_ctl", "--wait", f"--log={directory / 'log'}", "-o", options, "start")
-        try:
-            yield directory
-        finally:
-            run("pg_ctl", "--wait", "--mode=immediate", "stop")
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with running_server() as running:
+        yield running.directory
 
 
 @pytest.fixture
@@ -123,7 +85,7 @@ def test_of_two_claims_the_first_holds(url):
     left.add(scored([1, 2]), claim)
     right.refresh()
     assert len(right.get(np.array([1, 2]))) == 1
-    assert states(right) == ["COMPLETE", "FAIL"]
+    assert states(right) == ["COMPLETE"]  # in a database the second claim is not even written
 
 
 def test_workers_may_all_open_a_new_database_at_once(url):
@@ -196,6 +158,74 @@ def test_two_processes_share_a_search_that_a_third_was_killed_in(url, tmp_path):
     assert len(widths) == len(set(widths))
     assert len([each for each in widths if not each[2]]) == expected.num_scored
     assert len(list(meeting.iterdir())) == 3  # both others have scored, too
+
+
+def test_scores_of_an_earlier_version_are_read(url):
+    """Optuna wrote them, without bins among their attributes."""
+    store = store_at(url)
+    state, content = TrialState.COMPLETE, trials._encoded(scored([3, 4], 0.25))
+    widths = store._widths((3, 4))
+    old = optuna.trial.create_trial(
+        state=state, value=0.25, params=widths, distributions=store._distributions, user_attrs={"score": content}
+    )
+    store._storage.create_new_trial(store._study_id, template_trial=old)
+    store.refresh()
+    assert [each.bin_counts for each in store.all()] == [(3, 4)]
+    assert store.add(scored([5, 5], 0.5)).score.value == 0.5
+    assert [trial.number for trial in trials_of(url)] == [0, 1]
+
+
+def test_a_full_database_is_one_line_and_a_conflict_is_tried_again(url, monkeypatch):
+    store = store_at(url)
+    store.add(scored([1, 1]))
+    codes = ["40001", "57P01"]
+
+    class Failed(Exception):
+        pgcode = "53100"
+
+    original = DatabaseTrials._write
+
+    def write(self, connection, new):
+        if codes:
+            error = type("Error", (Exception,), {"pgcode": codes.pop()})("for a moment")
+            raise sqlalchemy.exc.OperationalError("INSERT", {}, error)
+        return original(self, connection, new)
+
+    monkeypatch.setattr(DatabaseTrials, "_write", write)
+    assert store.claim(np.array([2, 2])) is not None
+    assert codes == []
+
+    def full(self, connection, new):
+        raise sqlalchemy.exc.OperationalError("INSERT", {}, Failed("could not extend file: No space left on device"))
+
+    monkeypatch.setattr(DatabaseTrials, "_write", full)
+    with pytest.raises(StoreError, match=r"must have room, but: could not extend file.*the scores before are kept"):
+        store.claim(np.array([3, 3]))
+    assert [each.bin_counts for each in store_at(url).all()] == [(1, 1)]
+
+
+def test_work_whose_answer_was_lost_is_not_done_twice(url, monkeypatch):
+    """The connection breaks right after the commit, once in each kind of work."""
+    store, broken = store_at(url), []
+    original = Patient.run
+
+    def run(self, work):
+        def once(connection):
+            result = work(connection)
+            if len(broken) < 2 and connection.in_transaction() and result not in (None, 0):
+                broken.append(result)
+                connection.commit()
+                raise sqlalchemy.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
+            return result
+
+        return original(self, once)
+
+    monkeypatch.setattr(Patient, "run", run)
+    claim = store.claim(np.array([1, 2]))
+    store.add(scored([1, 2], 0.5), claim)
+    assert broken == [claim, True]
+    assert [trial.state.name for trial in trials_of(url)] == ["COMPLETE"]
+    assert [each.bin_counts for each in store_at(url).all()] == [(1, 2)]
 
 
 def test_a_server_that_is_gone_or_a_database_that_is_not_there(server):

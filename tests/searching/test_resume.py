@@ -23,7 +23,8 @@ from cafenet.searching.algorithms.evolution import Evolution
 from cafenet.searching.budget import Budget, Cap
 from cafenet.searching.result import read_result, write_result
 from cafenet.searching.search_config import SearchConfig
-from cafenet.searching.store.trials import TrialStore, _birth
+from cafenet.searching.store.claims import birth
+from cafenet.searching.store.trials import TrialStore
 from cafenet.searching.width_search import WidthSearch
 from tests.helpers.small_search import TRAIN, VALIDATION, tiny
 
@@ -52,7 +53,7 @@ def run(saved, journal, result):
 def trials(search, journal):
     """The trials in a journal, in their order, without what depends on the clock."""
     store = TrialStore(journal, search.scorer.supernet.binned.bins, search.identity())
-    found = [store._storage.get_all_trials(store._study_id)[number] for number in range(store._num_read)]
+    found = store._storage.get_all_trials(store._study_id)
     return [
         (
             trial.params,
@@ -238,7 +239,7 @@ def test_helpers_end_with_a_search_that_is_stopped_and_its_scores_are_kept(numbe
     assert process.exitcode == (1 if number == signal.SIGTERM else -number)  # 1: KeyboardInterrupt
     (helper,) = {int(path.name) for path in pids.iterdir()} - {process.pid}
     until = time.monotonic() + 20
-    while _birth(helper) is not None:
+    while birth(helper) is not None:
         assert time.monotonic() < until, "the helper runs on"
         time.sleep(0.01)
     assert not result.exists()

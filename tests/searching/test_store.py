@@ -14,13 +14,15 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from optuna.storages import JournalStorage, RDBStorage
+from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 import cafenet.searching.store.trials
 from cafenet.errors import StoreError
 from cafenet.scoring.scorer import Score
+from cafenet.searching.store import claims
+from cafenet.searching.store.database_trials import DatabaseTrials
 from cafenet.searching.store.scored_width import ScoredWidth
 from cafenet.searching.store.trials import TrialStore
 from cafenet.space.bins import Bins, GroupBins
@@ -429,9 +431,9 @@ def test_a_claim_given_up_is_free(tmp_path):
 
 def claimed_by(store, monkeypatch, width, **claim):
     """A claim that some process left behind."""
-    whose = {"host": socket.gethostname(), "pid": os.getpid(), "birth": 1, "time": time.time(), **claim}
+    whose = {**claims.claim_of_this_process(), "birth": 1, **claim}
     with monkeypatch.context() as patch:
-        patch.setattr(cafenet.searching.store.trials, "_claim_of_this_process", lambda: whose)
+        patch.setattr(claims, "claim_of_this_process", lambda: whose)
         return store.claim(np.array(width))
 
 
@@ -445,7 +447,7 @@ def test_the_claim_of_a_dead_process_is_taken_over(is_reaped, kind, monkeypatch,
     storage = storages(tmp_path)[kind]
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     left, right = (store_at(storage, is_shared=True) for _ in range(2))
-    birth = cafenet.searching.store.trials._birth(process.pid)
+    birth = claims.birth(process.pid)
     assert birth
     claimed_by(left, monkeypatch, [1, 2], pid=process.pid, birth=birth)
     right.refresh()
@@ -460,7 +462,7 @@ def test_the_claim_of_a_dead_process_is_taken_over(is_reaped, kind, monkeypatch,
 
 def test_the_claim_of_a_process_whose_number_is_used_again_is_taken_over(monkeypatch, tmp_path):
     store = store_at(tmp_path / "trials.journal", is_shared=True)
-    claimed_by(store, monkeypatch, [1, 2], birth=cafenet.searching.store.trials._birth(os.getpid()) - 1)
+    claimed_by(store, monkeypatch, [1, 2], birth=claims.birth(os.getpid()) - 1)
     assert store.claim(np.array([1, 2])) is not None
 
 
@@ -468,25 +470,55 @@ def test_a_process_that_tells_no_birth_is_alive_while_its_number_is(monkeypatch,
     store = store_at(tmp_path / "trials.journal", is_shared=True)
     claimed_by(store, monkeypatch, [1, 2], birth=0)
     assert store.claim(np.array([1, 2])) is None
-    monkeypatch.setattr(cafenet.searching.store.trials, "_birth", lambda pid: 0 if pid == os.getpid() else None)
+    monkeypatch.setattr(claims, "birth", lambda pid: 0 if pid == os.getpid() else None)
     claimed_by(store, monkeypatch, [1, 3], birth=7)
     assert store.claim(np.array([1, 3])) is None
 
 
-def test_the_claim_of_another_host_is_taken_over_when_it_is_stale(monkeypatch, tmp_path):
-    path = tmp_path / "trials.journal"
-    there, here = (store_at(path, is_shared=True, stale_seconds=100) for _ in range(2))
-    fresh = claimed_by(there, monkeypatch, [1, 1], host="elsewhere", time=time.time() - 90)
-    stale = claimed_by(there, monkeypatch, [1, 2], host="elsewhere", time=time.time() - 110)
-    here.refresh()
-    assert here.claim(np.array([1, 1])) is None
-    assert here.claim(np.array([1, 2])) is not None
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_the_claim_of_another_host_is_taken_over_when_its_count_stands_still(hours, kind, monkeypatch, tmp_path):
+    storage = storages(tmp_path)[kind]
+    there, here = (store_at(storage, is_shared=True, stale_seconds=0.6) for _ in range(2))
+    wrong = time.time() + 3600 * hours  # clocks of hosts do not matter
+    works = claimed_by(there, monkeypatch, [1, 1], host="elsewhere", time=wrong)
+    stands = claimed_by(there, monkeypatch, [1, 2], host="elsewhere", time=wrong)
+    there._beats.end(stands)
+    until = time.monotonic() + 1.5
+    taken = None
+    while time.monotonic() < until:
+        here.refresh()
+        assert here.claim(np.array([1, 1])) is None
+        taken = taken or here.claim(np.array([1, 2]))
+        time.sleep(0.05)
+    assert taken is not None
     assert states(here) == ["RUNNING", "FAIL", "RUNNING"]
-    # the worker was only slow: its score is kept, and it goes on
-    assert content(there.add(scored([1, 2], ODD), stale)) == content(scored([1, 2], ODD))
-    there.give_up(stale)
-    there.add(scored([1, 1]), fresh)
-    assert [each.bin_counts for each in store_at(path).all()] == [(1, 1), (1, 2)]
+    # the worker was only slow: its score is not written beside that of the one who took over
+    assert there.add(scored([1, 2], ODD), stands) is None
+    here.add(scored([1, 2], ODD), taken)
+    assert content(there.add(scored([1, 2], 0.25), stands)) == content(scored([1, 2], ODD))
+    there.add(scored([1, 1]), works)
+    assert sorted(each.bin_counts for each in store_at(storage).all()) == [(1, 1), (1, 2)]
+
+
+def test_a_score_whose_claim_was_given_up_is_kept_if_nobody_else_has_it(tmp_path):
+    left, right = (store_at(tmp_path / "trials.journal", is_shared=True) for _ in range(2))
+    claim = left.claim(np.array([1, 2]))
+    right.refresh()
+    right.give_up(claim)
+    assert content(left.add(scored([1, 2], ODD), claim)) == content(scored([1, 2], ODD))
+    assert states(left) == ["FAIL", "COMPLETE"]
+
+
+def test_the_claim_of_an_earlier_version_is_taken_over_on_its_host(monkeypatch, tmp_path):
+    store = store_at(tmp_path / "trials.journal", is_shared=True)
+    old = {"host": socket.gethostname(), "pid": 2**22 + 1, "birth": 5, "time": time.time()}
+    with monkeypatch.context() as patch:
+        patch.setattr(claims, "claim_of_this_process", lambda: {**old, "id": "x"})
+        trial = store.claim(np.array([1, 2]))
+    assert store._watch.is_dead(trial, old, lambda: 0)
+    assert not store._watch.is_dead(trial, {**old, "pid": os.getpid(), "birth": claims.birth(os.getpid())}, lambda: 0)
+    assert not store._watch.is_dead(trial, {**old, "host": "elsewhere"}, lambda: 0)
 
 
 def test_claims_left_behind_do_not_show_as_scores(monkeypatch, tmp_path):
@@ -501,15 +533,18 @@ def test_claims_left_behind_do_not_show_as_scores(monkeypatch, tmp_path):
 
 def test_trials_are_read_once_from_a_database(tmp_path, monkeypatch):
     read = []
-    original = RDBStorage._get_trials
+    original = DatabaseTrials._changes
 
-    def counted(self, *args, **kwargs):
-        trials = original(self, *args, **kwargs)
+    def counted(self, connection):
+        trials = original(self, connection)
         read.append(len(trials))
         return trials
 
-    store = store_at(storages(tmp_path)["sqlite"], is_shared=False)
-    monkeypatch.setattr(RDBStorage, "_get_trials", counted)
+    left, right = (store_at(storages(tmp_path)["sqlite"]) for _ in range(2))
+    monkeypatch.setattr(DatabaseTrials, "_changes", counted)
     for number in range(1, 10):
-        store.add(scored([number, 1]))
-    assert sum(read) <= 2 * 9
+        left.add(scored([number, 1]), left.claim(np.array([number, 1])))
+    assert sum(read) == 0  # what a worker has written itself, it knows
+    for _ in range(3):
+        right.refresh()
+    assert sum(read) == 9

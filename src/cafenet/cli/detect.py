@@ -70,10 +70,13 @@ def _run(args: argparse.Namespace) -> None:
     from cafenet.detection.report_page import write_detection_report
     from cafenet.detection.results import claims, results_table
     from cafenet.detection.run_recipe import detect
+    from cafenet.training.process_group import processes
 
     recipe = load_detection_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
     rows = detect(recipe, directory, quiet=args.quiet)
+    if not processes().is_first:  # under torchrun the first process tells
+        return
     console = Console(markup=False)  # descriptions and paths may have brackets
     console.print(results_table(rows, recipe.reference, title=recipe.description))
     for line in claims(rows):

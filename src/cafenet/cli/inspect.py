@@ -76,6 +76,11 @@ def add_to(commands: Any) -> None:
         "can be repeated (default: all)",
     )
     inspect.add_argument(
+        "--head-sizes",
+        action="store_true",
+        help="let the size of attention heads vary, too, beside their number (default: the number alone)",
+    )
+    inspect.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -143,7 +148,13 @@ def _inspect(args: argparse.Namespace) -> None:
     example = example_inputs_of(args.model, model, args.input)
     start = time.perf_counter()
     space = trace(
-        model, example, freeze=args.freeze, min_width=args.min_width, outputs=args.outputs, verify=args.verify
+        model,
+        example,
+        freeze=args.freeze,
+        min_width=args.min_width,
+        outputs=args.outputs,
+        head_sizes=args.head_sizes,
+        verify=args.verify,
     )
     seconds = time.perf_counter() - start
     bins = flops_sensitive_bins(space, args.beta, divisor=args.divisor)

@@ -25,6 +25,7 @@ from cafenet.cli import (
     report,
     run,
     slim,
+    worker,
 )
 from cafenet.common.interrupts import KEPT, Stopped, stoppable_command
 from cafenet.errors import CafeNetError, CafeNetWarning
@@ -39,7 +40,21 @@ start here:
   cafenet doctor                                 versions, devices, and what does not fit together
 """
 
-_COMMANDS = (inspect, profile, slim, run, recipes, report, compare, dashboard, export, detect, doctor, completion)
+_COMMANDS = (
+    inspect,
+    profile,
+    slim,
+    run,
+    worker,
+    recipes,
+    report,
+    compare,
+    dashboard,
+    export,
+    detect,
+    doctor,
+    completion,
+)
 _BAD_PATHS = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SIGPIPE = 13

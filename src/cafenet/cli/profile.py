@@ -51,6 +51,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--batch-size", type=int, default=1, metavar="N", help="examples per pass (default: 1)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of an operator (default: 1)")
     parser.add_argument("--repeats", type=int, default=30, metavar="N", help="passes that count (default: 30)")
+    parser.add_argument(
+        "--quantize", choices=["int8"], help="measure the int8 file in the runtime (default: the model as it is)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
 
 
@@ -65,7 +68,11 @@ def _profile(args: argparse.Namespace) -> None:
     if args.input is not None:
         check_input_size(args.input, RecipeError)
     settings = LatencyConfig(
-        runtime=args.runtime, batch_size=args.batch_size, num_threads=args.threads, repeats=args.repeats
+        runtime=args.runtime,
+        batch_size=args.batch_size,
+        num_threads=args.threads,
+        repeats=args.repeats,
+        quantize=args.quantize,
     )
     model = load_model(args.model)
     example = example_inputs_of(args.model, model, args.input)

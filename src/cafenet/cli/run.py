@@ -59,6 +59,12 @@ def add_to(commands: Any) -> None:
         )
         loudness.add_argument("--quiet", action="store_true", help="print nothing but the result")
         loudness.add_argument("--verbose", action="store_true", help="also log what each step begins with and finds")
+        parser.add_argument(
+            "--storage",
+            metavar="URL",
+            help="keep scores in a database, so that `cafenet worker` can join from anywhere",
+        )
+        parser.add_argument("--study", metavar="NAME", help="name of the search in the storage (default: that of DIR)")
         parser.add_argument("--help-recipe", action="store_true", help="show every key of a recipe, and exit")
         parser.set_defaults(command_function=_run, takes_flags=True, step=step)
 
@@ -79,12 +85,15 @@ def _run(args: argparse.Namespace) -> None:
     from cafenet.runs.recipe_files import load_recipe
     from cafenet.runs.results import claims, results_table
     from cafenet.runs.run_recipe import run_recipe
+    from cafenet.training.process_group import processes
 
     _tell(logging.INFO if args.verbose else logging.WARNING)
     recipe = load_recipe(args.recipe, args.flags)
     directory = args.output or Path("runs") / Path(args.recipe).name.removesuffix(".yaml").removesuffix(".yml")
     with logging_to(loggers_of(args.log)):
-        rows = run_recipe(recipe, directory, until=args.step, quiet=args.quiet)
+        rows = run_recipe(recipe, directory, until=args.step, storage=args.storage, study=args.study, quiet=args.quiet)
+    if not processes().is_first:  # under torchrun the first process tells
+        return
     console = Console(markup=False)  # descriptions and paths may have brackets
     if rows:
         console.print(results_table(rows, recipe.reference, title=recipe.description))

@@ -25,6 +25,8 @@ def loggers_of(asked: Sequence["str | EventLogger"]) -> list[EventLogger]:
     """
     if isinstance(asked, str):
         raise TrainingError(f"loggers must be a list, but is the text {asked!r}; write [{asked!r}]")
+    if not isinstance(asked, Sequence):
+        raise TrainingError(f"loggers must be a list, but is {asked!r}")
     return [_by_name(each) if isinstance(each, str) else each for each in asked]
 
 
@@ -48,7 +50,11 @@ def logger_name(text: str) -> str:
 
 def _by_name(text: str) -> EventLogger:
     kind, _, place = logger_name(text).partition(":")
-    logger: EventLogger = _KINDS[kind](Path(place))
+    try:
+        logger: EventLogger = _KINDS[kind](Path(place))
+    except (OSError, ValueError) as error:  # the latter for a path that no system has
+        reason = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
+        raise TrainingError(f"the logger {text[:200]!r} must name a place that can be written to: {reason}") from error
     return logger
 
 

@@ -115,6 +115,12 @@ LATENCIES = RunFile(
     {"asked": dict, "measured": {"limit_ms": Number, "full_ms": Number}},
     "remove it to measure anew, or use another directory",
 )
+DIVISOR = RunFile(
+    "divisor.json",
+    "the steps of the runtime that the bins of a search follow",
+    {"asked": dict, "divisor": int},
+    "remove it to measure anew, or use another directory",
+)
 TRAINED = RunFile(
     "trained.json",
     "whether the model of a search came trained",

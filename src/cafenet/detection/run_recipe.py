@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -69,18 +70,30 @@ def detect(
         recipe = load_detection_recipe(recipe, flags)
     workload = _Workload(recipe, models)
     workload.check()
-    directory = Path(directory)
-    # Of a recipe, the directory only needs the seed.
-    place = RecipeDirectory(directory, cast(Any, recipe), command, maker="cafenet detect")
-    write_samples(workload.test_data, recipe.samples, directory, workload.data_digests["test"])
+    directory, team = Path(directory), processes()
+    place = team.on_first(lambda: _begun(workload, directory, command))
     train, test = workload.pictures()
-    with place.timed("train"):
+    with place.timed("train") if team.is_first else nullcontext():
         for backbone in workload.backbones:
             for seed in recipe.seeds:
                 _train_and_evaluate(workload, backbone, seed, train, test, directory, quiet)
+    return team.on_first(lambda: _finished(workload, directory, place))
+
+
+def _begun(workload: "_Workload", directory: Path, command: list[str] | None) -> RecipeDirectory:
+    """Begin or continue the run directory, which only the first of several processes has."""
+    # Of a recipe, the directory only needs the seed.
+    place = RecipeDirectory(directory, cast(Any, workload.recipe), command, maker="cafenet detect")
+    write_samples(workload.test_data, workload.recipe.samples, directory, workload.data_digests["test"])
+    return place
+
+
+def _finished(workload: "_Workload", directory: Path, place: RecipeDirectory) -> list[DetectorRow]:
+    """Write the table of the run, and return its rows."""
     rows = [_row(workload, backbone, directory) for backbone in workload.backbones]
     dropped = {"train": workload.train_data.num_dropped, "test": workload.test_data.num_dropped}
-    write_file(DETECTION_RESULTS, directory, {**as_document(rows, recipe.reference), "dropped_boxes": dropped})
+    document = {**as_document(rows, workload.recipe.reference), "dropped_boxes": dropped}
+    write_file(DETECTION_RESULTS, directory, document)
     place.finish()
     return rows
 
@@ -216,13 +229,8 @@ def _train_and_evaluate(
     identity = workload.identity(backbone, seed)
     tested = {**identity, "test_data": workload.data_digests["test"]}
     team = processes()
-    kept = None
-    if team.is_first:
-        kept = kept_evaluation(DETECTION_EVALUATION, place, place / DETECTOR_CHECKPOINT, tested, digest_of_checkpoint)
-    if team.of_first(kept is not None):
+    if team.on_first(lambda: _is_done(place, identity, tested)):
         return
-    if team.is_first:
-        begin_training(place, identity)
     detector = workload.build(backbone, seed)
     detector.to(find_device(workload.recipe.device))
     config = replace(workload.recipe.train, seed=seed)
@@ -233,6 +241,15 @@ def _train_and_evaluate(
         content = asdict(evaluate_detections(test.data, found))
         keep_evaluation(DETECTION_EVALUATION, place, place / DETECTOR_CHECKPOINT, tested, content, digest_of_checkpoint)
     team.barrier()
+
+
+def _is_done(place: Path, identity: dict[str, Any], tested: dict[str, Any]) -> bool:
+    """Return whether a detector was trained and evaluated; if not, record what its training begins with."""
+    checkpoint = place / DETECTOR_CHECKPOINT
+    if kept_evaluation(DETECTION_EVALUATION, place, checkpoint, tested, digest_of_checkpoint) is not None:
+        return True
+    begin_training(place, identity)
+    return False
 
 
 def _row(workload: _Workload, backbone: Backbone, directory: Path) -> DetectorRow:

@@ -61,7 +61,7 @@ class SupernetTrainer(Trainer):
             **options: Further options of `Trainer`.
 
         Raises:
-            TrainingError: If the model is not a supernet, or gradient checkpointing is asked for.
+            TrainingError: If the model is not a supernet, or the arguments ask for gradient checkpointing.
         """
         if not isinstance(supernet, Supernet):
             raise TrainingError(
@@ -70,8 +70,9 @@ class SupernetTrainer(Trainer):
             )
         if any(getattr(args, name, False) for name in ("gradient_checkpointing", "activation_checkpointing")):
             raise TrainingError(
-                "a supernet cannot be trained with gradient checkpointing: its recomputation in the backward pass "
-                "would not see the subnet's channels; leave it out of the TrainingArguments"
+                "a Trainer cannot switch on gradient checkpointing of a supernet, which is no model of transformers; "
+                "leave it out of the TrainingArguments, and call gradient_checkpointing_enable() of the model, with "
+                "use_reentrant=False, before the supernet is made"
             )
         self.supernet = supernet
         """The supernet, whatever the `Trainer` has wrapped around it."""

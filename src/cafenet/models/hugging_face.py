@@ -4,11 +4,15 @@ A name is a local directory with a `config.json` (weights are loaded if they lie
 the local cache of transformers, a class of models, a class of configs, or a type of models:
 
     hf:./my-bert    hf:BertForSequenceClassification    hf:BertConfig    hf:bert
+
+A slim model is kept in such a directory, too: its config is that of the full model, and the slim file lies beside it.
 """
 
 import contextlib
 import importlib
+import os
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,11 +23,17 @@ from torch import nn
 from cafenet.common.extras import install
 from cafenet.common.suggestions import did_you_mean
 from cafenet.common.torchvision_compat import import_torchvision
-from cafenet.errors import CafeNetError, ModelNameError, first_line
+from cafenet.errors import CafeNetError, ModelNameError, SlimFileError, first_line
 from cafenet.models.user_factory import build
+from cafenet.modules.copying import RECORD
+from cafenet.modules.unwrapping import unwrap
+from cafenet.space.slim_file import load, save
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_OF_EVERY_CONFIG = {"attn_implementation"}
+SLIM_FILE = "slim.pt"
+"""Name of the slim file in the directory of a slim model."""
 _CACHED_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -60,6 +70,38 @@ def load_hugging_face(name: str, target: str, kwargs: dict[str, Any]) -> nn.Modu
         return _load_directory(name, transformers, target, architecture, options)
 
 
+def save_pretrained(slim: nn.Module, directory: str | os.PathLike[str]) -> None:
+    """Write a slim model of transformers to a directory, from which `load_model("hf:DIRECTORY")` reads it.
+
+    The model's own `save_pretrained` writes tensors that do not fit its config, which can say a number of heads but not
+    one for each layer. So the directory gets the config of the full model, and the slim file beside it.
+
+    Args:
+        slim: A slim model of transformers, as `extract`, `cafenet.load` or a search returns it.
+        directory: The directory, which is made if it is not there.
+
+    Raises:
+        SlimFileError: If the model is not a slim model of transformers, the directory holds the weights of another
+            model, or it cannot be written.
+    """
+    place, config = Path(directory), getattr(unwrap(slim), "config", None)
+    if not hasattr(config, "to_json_file") or not hasattr(unwrap(slim), RECORD):
+        raise SlimFileError(
+            f"save_pretrained takes a slim model of transformers, but got a {type(slim).__name__} without a config or "
+            "without the record of a slim model; use cafenet.save or the model's own save_pretrained"
+        )
+    if place.is_dir() and _has_weights(str(place)):
+        raise SlimFileError(f"{place} must hold no weights of another model, but does; give another directory")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        kept = deepcopy(config)
+        kept.architectures = [type(unwrap(slim)).__name__]
+        kept.save_pretrained(place)
+    except OSError as error:
+        raise SlimFileError(f"{place} cannot be written: {error.strerror}; give another path") from error
+    save(slim, place / SLIM_FILE)
+
+
 def _import_transformers(name: str) -> ModuleType:
     """Import transformers, or explain how to install it."""
     with contextlib.suppress(CafeNetError):  # it imports torchvision if it is there, which needs our import first
@@ -85,7 +127,9 @@ def _load_directory(
         raise ModelNameError(_unknown_option(name, config, next(iter(unknown))))
     chosen = architecture or next(iter(config.architectures or []), None)
     if not _has_weights(place):
-        return _build(name, transformers, config, chosen)
+        model = _build(name, transformers, config, chosen)
+        slim = Path(place) / SLIM_FILE
+        return load(slim, model).eval() if slim.is_file() else model
     factory = partial(_model_class(name, transformers, chosen).from_pretrained, place)
     return build(name, factory, {"config": config, "local_files_only": True})
 
@@ -128,7 +172,7 @@ def _config(name: str, transformers: ModuleType, config_class: Any, options: dic
         raise ModelNameError(f"{name} could not be configured: {first_line(error)}") from error
     generation = transformers.GenerationConfig()  # such as decoder_start_token_id, which configs may hold, too
     for key in options:
-        if not hasattr(plain, key) and not hasattr(generation, key):
+        if key not in _OF_EVERY_CONFIG and not hasattr(plain, key) and not hasattr(generation, key):
             raise ModelNameError(_unknown_option(name, plain, key))
     return config
 

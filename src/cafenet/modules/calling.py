@@ -101,6 +101,24 @@ def run_with(
 
 
 @contextmanager
+def placed(tensors: Mapping[str, Tensor], places: Places) -> Iterator[None]:
+    """Puts other tensors into a model inside the block, and its own ones back after it.
+
+    Args:
+        tensors: Tensors to use, by name.
+        places: Places of exactly these tensors, as `tensor_places` finds them.
+    """
+    before = [held[key] for _, held, key in places]
+    try:
+        for name, held, key in places:
+            held[key] = tensors[name]
+        yield
+    finally:
+        for (_, held, key), tensor in zip(places, before, strict=True):
+            held[key] = tensor
+
+
+@contextmanager
 def training_mode(model: nn.Module, training: bool) -> Iterator[None]:
     """Switches all modules to train or eval mode, and each back to its own mode. Dropout stays off; it has no
     channels.

@@ -5,6 +5,7 @@ is cut and trained for as many epochs as the supernet and the slim model had tog
 fresh weights, Uniform does, too.
 """
 
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,19 @@ from cafenet.pipeline.lengths import Start
 from cafenet.pipeline.stages import place_for
 from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.recalibration import recalibrate_model
-from cafenet.searching.budget import Budget, Cap
+from cafenet.searching.budget import COUNTED, Budget, Cap, CostName
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.result import FoundWidths
 from cafenet.searching.uniform_widths import uniform_widths
 from cafenet.space.importance import sort_by_importance
 from cafenet.space.width_space import WidthSpace
-from cafenet.supernet.build import SupernetConfig, build_bins
+from cafenet.supernet.build import SupernetConfig, build_bins, divisor_of
 from cafenet.supernet.plain_training import initialised, train_model
 from cafenet.training.config import TrainConfig
 from cafenet.training.distillation import DistillConfig
+
+_STANDS_FOR: dict[CostName, CostName] = {"latency_ms": "flops", "file_bytes": "params"}
+"""Counted costs in place of those that need measurements."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +130,7 @@ def uniform_cut(
         The slim model, not trained further.
     """
     within = Feasible(build_bins(space, options), {"flops": space.flops, "params": space.params}, budget)
-    widths = uniform_widths(space, within, min_width=options.min_width, divisor=options.divisor).tolist()
+    widths = uniform_widths(space, within, min_width=options.min_width, divisor=divisor_of(options)).tolist()
     return space.extract(widths, model=sort_by_importance(space, model) if by_importance else model)
 
 
@@ -165,10 +169,9 @@ def wants_baseline(asked: bool | None, final: TrainConfig | None) -> bool:
 
 
 def _of_counts(budget: Budget, found: FoundWidths) -> Budget:
-    """Replace a cap on latency, which needs measurements, by the FLOPs of the network found."""
-    caps = [cap for cap in budget.caps if cap.cost != "latency_ms"]
-    if len(caps) < len(budget.caps):
-        limits = [cap.limit for cap in caps if cap.cost == "flops"]
-        caps = [cap for cap in caps if cap.cost != "flops"]
-        caps.append(Cap("flops", min([found.costs["flops"], *limits])))
-    return Budget(budget.text, tuple(caps))
+    """Replace caps that need measurements: on latency by the FLOPs of the network found, on its file by the params."""
+    limits = {cap.cost: cap.limit for cap in budget.caps if cap.cost in COUNTED}
+    for measured, counted in _STANDS_FOR.items():
+        if any(cap.cost == measured for cap in budget.caps):
+            limits[counted] = min(found.costs[counted], limits.get(counted, math.inf))
+    return Budget(budget.text, tuple(Cap(cost, limit) for cost, limit in limits.items()))

@@ -18,6 +18,7 @@ from cafenet.pipeline.stage_plan import Stage
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric, check_labels, expect_function, is_per_example, metric_by_name
 from cafenet.searching.budget import Budget
+from cafenet.searching.file_size import file_bytes
 from cafenet.searching.latency.measure import measure_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.build import build_bins
@@ -58,17 +59,33 @@ def check_search(job: Job, space: WidthSpace, plan: Sequence[Stage], is_fresh: b
     """
     for stage in plan:
         check_feasible(space, job, stage)
+    check_data(job, space.model, is_fresh, test)
+
+
+def check_data(job: Job, model: nn.Module, is_fresh: bool, test: Data | None = None) -> None:
+    """Check that the model, the loss and the metric can work with the data.
+
+    Args:
+        job: The data and options of the search.
+        model: The model.
+        is_fresh: True if all labels that scoring uses are checked, which may take as long as reading them.
+        test: Test data that the finished models are scored on, or None.
+
+    Raises:
+        TrainingError: If the loss is the model's own, but its output has none.
+        ScoringError: If the metric is not usable, a label has no output, or the model does not take the inputs.
+    """
     metric: Metric = (
-        metric_by_name(job.metric, job.loss, space.model)
+        metric_by_name(job.metric, job.loss, model)
         if isinstance(job.metric, str)
         else UserPart(expect_function(job.metric), "the metric", "the check before the search")
     )
-    output, target, _ = _few_outputs(space.model, job.train_data, "training data")
+    output, target, _ = _few_outputs(model, job.train_data, "training data")
     if job.loss == OWN_LOSS:
         own_loss(output, target)
     for data, name in ((job.val_data, "validation data"), (test, "test data")):
         if data is not None:
-            _check_scored(job, metric, space.model, data, name, is_fresh)
+            _check_scored(job, metric, model, data, name, is_fresh)
 
 
 def _check_scored(job: Job, metric: Metric, model: nn.Module, data: Data, name: str, is_fresh: bool) -> None:
@@ -101,6 +118,33 @@ def _few_outputs(model: nn.Module, data: Data, name: str) -> tuple[Any, Any, int
         ) from error
 
 
+def check_file_size(job: Job, space: WidthSpace, budget: Budget, example_inputs: Any) -> None:
+    """Check that the file of the smallest subnet meets a cap on file size. No file is written without such a cap.
+
+    Args:
+        job: The data and options of the search.
+        space: The width space of the model.
+        budget: The budget with its caps.
+        example_inputs: The inputs whose shapes the file fixes.
+
+    Raises:
+        BudgetError: If the smallest file is larger than the cap.
+    """
+    for cap in (cap for cap in budget.caps if cap.cost == "file_bytes"):
+        size = file_bytes(_smallest(job, space), example_inputs, job.latency)
+        if size > cap.limit:
+            raise BudgetError(
+                f"`budget >= smallest subnet` must hold, but {budget.text!r} allows {cap} and the file of the smallest "
+                f"subnet has {size:,} bytes; raise the budget, lower min_width or quantize"
+            )
+
+
+def _smallest(job: Job, space: WidthSpace) -> nn.Module:
+    """Return the slim model with one bin per group."""
+    bins = build_bins(space, job.supernet)
+    return space.extract(bins.widths(bins.num_bins * 0 + 1).tolist())
+
+
 def check_latency(job: Job, space: WidthSpace, budget: Budget, example_inputs: Any) -> None:
     """Check that the smallest subnet meets every cap on latency. Nothing is measured without such a cap.
 
@@ -113,11 +157,9 @@ def check_latency(job: Job, space: WidthSpace, budget: Budget, example_inputs: A
     Raises:
         BudgetError: If the smallest subnet takes longer than a cap allows.
     """
-    bins = build_bins(space, job.supernet)
     for cap in budget.caps:
         if cap.cost == "latency_ms":
-            smallest = space.extract(bins.widths(bins.num_bins * 0 + 1).tolist())
-            measured = measure_latency(smallest, example_inputs, job.latency)
+            measured = measure_latency(_smallest(job, space), example_inputs, job.latency)
             if measured > cap.limit:
                 raise BudgetError(
                     f"`budget >= smallest subnet` must hold, but {budget.text!r} allows {cap} and the smallest subnet "

@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from cafenet.modules.batches import LossFunction
+from cafenet.pipeline.shared_search import SharedSearch
 from cafenet.scoring.examples import Data
 from cafenet.scoring.metrics import Metric
 from cafenet.scoring.scorer import ScoringConfig
@@ -52,8 +53,12 @@ class Job:
     """Names of layers that keep their widths, with wildcards: `*.se`."""
     outputs: str | int | Sequence[str | int] | None = None
     """The parts of the model's output that matter, as in `cafenet.trace`; None stands for all."""
+    shared: SharedSearch | None = None
+    """The storage that workers on other machines share, or None for a journal beside the supernet."""
     teacher: nn.Module | None = None
     """Model whose outputs all supernets learn if `sampling.distill` is set; None stands for each supernet's own full
     network."""
+    head_sizes: bool = False
+    """Whether the size of attention heads may vary beside their number, as in `cafenet.trace`."""
     quiet: bool = False
     """True shows no progress."""

@@ -15,7 +15,7 @@ from cafenet.pipeline.stage_plan import Stage
 from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.metrics import metric_name
 from cafenet.scoring.scorer import Scorer
-from cafenet.searching.budget import Budget
+from cafenet.searching.budget import COUNTED, Budget
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.identity import supernet_identity
 from cafenet.searching.result import FoundWidths, is_result_of, read_result, write_result
@@ -31,7 +31,8 @@ _FINGERPRINT = 256
 
 
 def check_feasible(space: WidthSpace, job: Job, stage: Stage) -> None:
-    """Check that some width meets a stage's budget. Caps on latency are left out, since they need measurements.
+    """Check that some width meets a stage's budget. Caps on latency and file size are left out, since they need
+    measurements.
 
     Args:
         space: The width space of the stage.
@@ -41,7 +42,7 @@ def check_feasible(space: WidthSpace, job: Job, stage: Stage) -> None:
     Raises:
         BudgetError: If the smallest subnet exceeds a cap.
     """
-    caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
+    caps = tuple(cap for cap in stage.budget.caps if cap.cost in COUNTED)
     bins = build_bins(space, job.supernet, stage.beta)
     costs = {"flops": space.flops, "params": space.params}
     Feasible(bins, costs, Budget(stage.budget.text, caps), job.search.band)
@@ -124,7 +125,13 @@ def _searched(supernet: Supernet, budgets: Sequence[Budget], job: Job, directory
     scorer = Scorer(supernet, job.train_data, job.val_data, metric=job.metric, loss=job.loss, config=job.scoring)
     file = directory / LATENCY
     search = WidthSearch(scorer, job.algorithm, job.search, job.latency, latency_file=file, full=job.full)
-    return search.run(budgets, directory / JOURNAL, quiet=job.quiet)
+    if job.shared is None:
+        return search.run(budgets, directory / JOURNAL, quiet=job.quiet)
+    study = job.shared.study(directory)
+    with job.shared.open_for(directory, budgets):
+        found = search.run(budgets, job.shared.storage, study=study, quiet=job.quiet)
+    search.copy_scores(job.shared.storage, study, directory / JOURNAL)
+    return found
 
 
 def _asked(job: Job, supernet: Supernet) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from cafenet.common.run_places import model_place, search_place, stage_place
 from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.unwrapping import unwrap
+from cafenet.pipeline.checks import check_data
 from cafenet.pipeline.dict_batches import inputs_to_trace
 from cafenet.pipeline.directory import SearchDirectory, kept_in
 from cafenet.pipeline.gain import measure_gain
@@ -43,6 +44,7 @@ from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.metrics import Metric
 from cafenet.scoring.recalibration import recalibrate_model
 from cafenet.searching.budget import Budget, parse_budgets
+from cafenet.searching.file_size import file_bytes
 from cafenet.searching.latency.measure import KnownLatency, measure_latency
 from cafenet.space.bins import Bins
 from cafenet.space.importance import channels_before, importance_order, in_order
@@ -51,12 +53,13 @@ from cafenet.supernet import supernet as weights
 from cafenet.supernet.candidate_choice import Choice
 from cafenet.supernet.plain_training import train_model
 from cafenet.supernet.sharing import Sharing
+from cafenet.supernet.step_checks import CheckedLoss
 from cafenet.supernet.train import check_training
 from cafenet.tracing.tracer import trace
 from cafenet.training.config import TrainConfig
 
-_ANY_LATENCY_MS = 1e9
-"""Latency of the full model where it only matters whether a budget caps latency."""
+_ANY = 1e15
+"""Latency and file size of the full model where it only matters whether a budget caps them."""
 
 
 class Supernet(weights.Supernet):
@@ -118,7 +121,7 @@ class Supernet(weights.Supernet):
         """The budget that was told, or None."""
         if budget is not None:
             # The band asks only whether latency is capped, which is measured when the search begins.
-            self.flops_band = band_about(_budgets(budget, space, lambda: _ANY_LATENCY_MS), space)
+            self.flops_band = band_about(_budgets(budget, space, lambda: _ANY, lambda: _ANY), space)
 
     @overload
     def search(
@@ -220,6 +223,7 @@ class Supernet(weights.Supernet):
         budget = self.budget if budget is None else budget
         if budget is None:
             raise BudgetError('a search needs a budget, but there is none; say supernet.search(..., budget="50%")')
+        CheckedLoss(loss)
         chosen: SearchOptions = plain_numbers(options) or SearchOptions()
         job = Job(
             train_data=train_data,  # type: ignore[arg-type]
@@ -242,10 +246,13 @@ class Supernet(weights.Supernet):
             self.train(was_training)
 
 
-def _budgets(budget: Any, space: WidthSpace, full_latency_ms: Callable[[], float]) -> list[Budget]:
+def _budgets(
+    budget: Any, space: WidthSpace, full_latency_ms: Callable[[], float], full_file_bytes: Callable[[], float]
+) -> list[Budget]:
     """Read budgets."""
+    full = {"full_latency_ms": full_latency_ms, "full_file_bytes": full_file_bytes}
     texts = list(budget) if isinstance(budget, (list, tuple)) else [budget]
-    budgets = [each for text in texts for each in parse_budgets(text, space, full_latency_ms=full_latency_ms)]
+    budgets = [each for text in texts for each in parse_budgets(text, space, **full)]
     if not budgets:
         raise BudgetError('a budget must be a text such as "50%", or several of them, but there is none')
     return budgets
@@ -269,11 +276,13 @@ def _search(
     if is_trained_further:
         check_training(job.training, job.train_data, supernet.device, job.loss)
     measure = cache(partial(measure_latency, supernet.space.model, inputs, job.latency))
-    budgets = _budgets(budget, supernet.space, measure)
-    if any(each.is_measured for each in budgets):
+    write = cache(lambda: float(file_bytes(supernet.space.model, inputs, job.latency)))
+    budgets = _budgets(budget, supernet.space, measure, write)
+    if any(cap.cost == "latency_ms" for each in budgets for cap in each.caps):
         job = replace(job, full=KnownLatency(supernet.space.model, measure()))
     is_several = not isinstance(budget, str) or len(budgets) > 1
     kept = SearchDirectory(place, seed=job.search.seed, budget=budget, is_kept=is_kept)
+    check_data(job, supernet.space.model, is_fresh=not kept.is_begun, test=test)
     is_trained = judge(supernet.space.model, job, place, trained).is_trained
     results = []
     texts, stages = [each.text for each in budgets], [StagesConfig()] * len(budgets)

@@ -25,7 +25,7 @@ from cafenet.pipeline.one_stage import band_about
 from cafenet.pipeline.stage_plan import Stage, StagesConfig, plan_jobs, plan_stages
 from cafenet.scoring.examples import hold_examples
 from cafenet.scoring.model_score import output_of
-from cafenet.searching.budget import Budget
+from cafenet.searching.budget import COUNTED, Budget
 from cafenet.searching.feasible import Feasible
 from cafenet.searching.latency.correction import CHECKS
 from cafenet.searching.latency.estimate import NUM_MEASURED
@@ -166,7 +166,7 @@ def _stage_parts(
     space: WidthSpace, stage: Stage, job: Job, step: float | None, example: float | None, measuring: float | None
 ) -> list[PlannedPart]:
     """Return the training and the scoring of one stage."""
-    caps = tuple(cap for cap in stage.budget.caps if cap.cost != "latency_ms")
+    caps = tuple(cap for cap in stage.budget.caps if cap.cost in COUNTED)
     feasible = Feasible(
         build_bins(space, job.supernet), {"flops": space.flops, "params": space.params}, Budget("", caps)
     )
@@ -176,7 +176,7 @@ def _stage_parts(
         size += job.scoring.calibration_size
     seconds = None if example is None else num_widths * size * example
     latencies = ""
-    if stage.budget.is_measured:
+    if stage.budget.is_measured and any(cap.cost == "latency_ms" for cap in stage.budget.caps):
         number = NUM_MEASURED + 1 + CHECKS  # for the estimate, and for a pick that is kept
         latencies = f" and measure about {number} latencies"
         if seconds is not None and measuring is not None:
@@ -201,7 +201,12 @@ def _comparison(
 
 def _training(text: str, config: TrainConfig, job: Job, step: float | None) -> PlannedPart:
     """Return a training as a part of the plan."""
-    feed = Feed(job.train_data, batch_size=config.batch_size, accumulate=config.accumulate)
+    feed = Feed(
+        job.train_data,
+        batch_size=config.batch_size,
+        accumulate=config.accumulate,
+        examples_per_step=config.examples_per_step,
+    )
     num_steps = round(config.epochs * feed.steps_per_epoch)
     epochs = f"{config.epochs:g} epoch{'' if config.epochs == 1 else 's'}"
     what = f"{text} for {epochs} ({num_steps:,} steps, rate {config.optimizer.lr:g})"
@@ -225,8 +230,8 @@ def _seconds_per_step(model: nn.Module, space: WidthSpace, budget: Budget, job: 
 
 
 def _about_as_slim(model: nn.Module, space: WidthSpace, budget: Budget, job: Job) -> nn.Module:
-    """Return a Uniform model within the budget, or the model itself if only a latency is capped."""
-    caps = tuple(cap for cap in budget.caps if cap.cost != "latency_ms")
+    """Return a Uniform model within the budget, or the model itself if only a latency or a file is capped."""
+    caps = tuple(cap for cap in budget.caps if cap.cost in COUNTED)
     if not caps:
         return model
     return uniform_cut(space, model, Budget(budget.text, caps), job.supernet, by_importance=False)

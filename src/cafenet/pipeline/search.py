@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -20,6 +21,7 @@ from cafenet.errors import BudgetError, TrainingError
 from cafenet.modules.batches import LossFunction
 from cafenet.modules.randomness import kept_randomness
 from cafenet.modules.unwrapping import expect_values, unwrap
+from cafenet.pipeline.auto_divisor import AutoDivisor
 from cafenet.pipeline.baseline import wants_baseline
 from cafenet.pipeline.checks import expect_parameters
 from cafenet.pipeline.dict_batches import inputs_to_trace, outputs_that_count
@@ -62,6 +64,7 @@ def search(
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
+    head_sizes: bool = False,
     start: Start = "supernet",
     distill: DistillConfig | bool = False,
     trained: bool | None = None,
@@ -90,6 +93,7 @@ def search(
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
+    head_sizes: bool = False,
     start: Start = "supernet",
     distill: DistillConfig | bool = False,
     trained: bool | None = None,
@@ -118,6 +122,7 @@ def search(
     example_inputs: Any = None,
     freeze: str | Sequence[str] = (),
     outputs: str | int | Sequence[str | int] | None = None,
+    head_sizes: bool = False,
     start: Start = "supernet",
     distill: DistillConfig | bool = False,
     trained: bool | None = None,
@@ -162,6 +167,7 @@ def search(
         freeze: Names of layers that keep their widths, with wildcards (`*.se`), as in `cafenet.trace`.
         outputs: The parts of the model's output that matter, as in `cafenet.trace`; by default all, or the `logits` if
             the loss is the model's own.
+        head_sizes: Whether the size of attention heads is searched beside their number, as in `cafenet.trace`.
         start: Weights that the slim model's training starts from: "supernet" takes those of the supernet, which reach
             a better result in the same number of epochs; "scratch" takes fresh ones, as in the paper.
         distill: Whether the slim model, and Uniform, also learn the outputs of the given model, which must come
@@ -212,6 +218,7 @@ def search(
         train=(train, TrainConfig | None),
         finetune=(finetune, TrainConfig | bool | None),
         options=(options, SearchOptions | Literal["paper"] | None),
+        head_sizes=(head_sizes, bool),
         start=(start, Start),
         distill=(distill, DistillConfig | bool),
         trained=(trained, bool | None),
@@ -262,9 +269,11 @@ def search(
         latency=chosen.latency,
         freeze=(freeze,) if isinstance(freeze, str) else freeze,  # type: ignore[arg-type]
         outputs=outputs,
+        head_sizes=head_sizes,
         quiet=quiet,
     )
-    space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs)
+    space = trace(model, example_inputs, freeze=job.freeze, outputs=outputs, head_sizes=head_sizes)
+    is_auto = job.supernet.divisor == "auto"
     test = list(test_data) if isinstance(test_data, Iterator) else test_data
     whole = WholeSearch(
         model,
@@ -280,11 +289,15 @@ def search(
     is_several = not isinstance(budget, str) or "," in budget
     with logging_to(loggers_of(loggers)), kept_in(directory) as place:
         kept = SearchDirectory(place, seed=int(seed), budget=budget, is_kept=directory is not None)
+        auto = AutoDivisor(space, example_inputs, job.latency, place)
+        whole = replace(whole, job=replace(job, supernet=auto.settled(job.supernet)))
         asked = [whole.ask(text, search_place(place, text), chosen.stages) for text in _texts(budget)]
         expect_different([each.budget for each in asked])
         whole.check(asked)
-        whole = whole.for_verdict(judge(model, job, place, trained), given, chosen)
+        whole = whole.for_verdict(judge(model, whole.job, place, trained), given, chosen)
         expect_same_model(model, place, is_trained=whole.verdict.is_trained)
+        if is_auto:
+            auto.keep(whole.job.supernet)
         describe = partial(
             kept.describe,
             model,
@@ -297,7 +310,7 @@ def search(
             describe()
         results, shown = [], None if directory is None else place
         plans = [] if quiet else whole.plans(asked, shown)
-        lines = [whole.verdict.sentence, *map(str, plans), total_of(plans)] if plans else []
+        lines = [auto.sentence, whole.verdict.sentence, *map(str, plans), total_of(plans)] if plans else []
         said = "\n".join(line for line in lines if line)
         accepted: Callable[[], None] = describe
         if kept.is_finished and all(plan.is_begun for plan in plans):  # then the options may still be refused

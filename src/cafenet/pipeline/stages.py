@@ -139,7 +139,7 @@ class _Stages:
     def start_after(self, found: _Found, stage: Stage) -> _Start:
         """Return what a stage begins with: the model found before, or the whole one if that cannot meet the budget."""
         carries = self.config.carry_weights
-        narrowed = _narrowed_space(found.untrained, self.example_inputs, self.job, self.original, stage)
+        narrowed = narrowed_space(found.untrained, self.example_inputs, self.job, self.original, stage)
         if narrowed is None:
             return _Start(self.original, found.whole if carries else self.original.model, {}, found.whole)
         return _Start(narrowed, found.trained if carries else found.untrained, found.kept, found.whole)
@@ -149,7 +149,10 @@ class _Stages:
         space, place = start.space, stage_place(self.directory, stage.number)
         if stage.number > 1:
             place = place_for(self.directory, place.name, start.kept)
-        supernet, result = run_stage(start.weights, space, stage, _of_original(job, self.original, space), place)
+        own = announced_part(
+            job_of_stage(job, self.original, space), stage, start.kept if space is not self.original else None
+        )
+        supernet, result = run_stage(start.weights, space, stage, own, place)
         channels = channels_before(space, result.channels, supernet.order)
         learned = in_order(space, supernet.model, np.argsort(supernet.order))
         return _Found(
@@ -162,34 +165,73 @@ class _Stages:
         )
 
 
-def _narrowed_space(
+def announced_part(job: Job, stage: Stage, kept: Mapping[str, list[int]] | None) -> Job:
+    """Let the workers of a shared search know which stage it is.
+
+    Args:
+        job: The data and options of the stage.
+        stage: The stage.
+        kept: The channels of the original model that the stage begins with, or None for all.
+
+    Returns:
+        The job, unchanged if its search is not shared.
+    """
+    if job.shared is None:
+        return job
+    part = {**job.shared.part, "stage": stage.number, "beta": stage.beta, "kept": kept}
+    return replace(job, shared=replace(job.shared, part=part))
+
+
+def narrowed_space(
     model: nn.Module, example_inputs: Any, job: Job, original: WidthSpace, stage: Stage
 ) -> WidthSpace | None:
-    """Return the space of a model that a stage found, or None if no width of it meets the next stage's budget.
+    """Return the space of a model that a stage found.
 
     Only widths that the original could have may vary. A grouped convolution that is left with one channel per group
     looks like a depthwise one, whose channels are not tied; such groups are frozen. A minimum width that is a share
     refers to the channels of the original.
+
+    Args:
+        model: The model that the stage before found.
+        example_inputs: Inputs that it is traced with.
+        job: The job of the whole search.
+        original: The width space of the original model.
+        stage: The next stage.
+
+    Returns:
+        The space, or None if no width of it meets the stage's budget.
     """
     ties, full, share = {group.name: group.divisor for group in original.groups}, original.full_widths, 0.0
     if isinstance(job.supernet.min_width, float):
         share = job.supernet.min_width
     try:
-        space = trace(model, example_inputs, freeze=job.freeze, outputs=job.outputs)
-        loose = tuple(group.name for group in space.groups if ties.get(group.name) != group.divisor)
+        options: dict[str, Any] = {"outputs": job.outputs, "head_sizes": job.head_sizes}
+        space = trace(model, example_inputs, freeze=job.freeze, **options)
+        loose = tuple(
+            group.name for group in space.groups if ties.get(group.name) != group.divisor and not group.crosses_another
+        )
         if loose:
-            space = trace(model, example_inputs, freeze=(*job.freeze, *loose), outputs=job.outputs)
+            space = trace(model, example_inputs, freeze=(*job.freeze, *loose), **options)
         least = [min(group.channels, math.ceil(share * full[group.name])) for group in space.groups]
         groups = zip(space.groups, least, strict=True)
         space = replace(space, groups=tuple(replace(each, min_width=max(each.min_width, n)) for each, n in groups))
-        check_feasible(space, _of_original(job, original, space), stage)
+        check_feasible(space, job_of_stage(job, original, space), stage)
     except (BudgetError, TraceError):  # TraceError: nothing is left that varies
         return None
     return space
 
 
-def _of_original(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
-    """Convert shares of the original model's FLOPs to shares of a stage's. Minimum widths are part of its space."""
+def job_of_stage(job: Job, original: WidthSpace, space: WidthSpace) -> Job:
+    """Convert shares of the original model's FLOPs to shares of a stage's. Minimum widths are part of its space.
+
+    Args:
+        job: The job of the whole search.
+        original: The width space of the original model.
+        space: The width space of the stage.
+
+    Returns:
+        The job of the stage.
+    """
     if space is original:
         return job
     sampling, supernet, ratio = job.sampling, job.supernet, original.flops() / space.flops()

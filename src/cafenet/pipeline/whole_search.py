@@ -13,7 +13,7 @@ from cafenet.common.run_files import STAGES
 from cafenet.common.run_places import model_place, slug
 from cafenet.errors import TrainingError
 from cafenet.pipeline.baseline import Baseline, described_teacher
-from cafenet.pipeline.checks import check_latency, check_search
+from cafenet.pipeline.checks import check_file_size, check_latency, check_search
 from cafenet.pipeline.directory import SearchDirectory, stages_before
 from cafenet.pipeline.first_latencies import latencies_before
 from cafenet.pipeline.gain import Gain, measure_gain
@@ -28,6 +28,7 @@ from cafenet.pipeline.trained_model import Verdict
 from cafenet.scoring.examples import Data, hold_examples
 from cafenet.scoring.recalibration import recalibrate_model
 from cafenet.searching.budget import Budget, parse_budget
+from cafenet.searching.file_size import file_bytes
 from cafenet.searching.latency.measure import check_runtime, measure_latency
 from cafenet.space.width_space import WidthSpace
 from cafenet.supernet.plain_training import initialised, train_model
@@ -95,7 +96,8 @@ class WholeSearch:
         if self.distill is not None:
             _expect_teacher(verdict, final)
         supernet, sampling = supernet_of(options, verdict.is_trained), sampling_of(options, verdict.is_trained)
-        supernet = replace(supernet, bins=self.job.supernet.bins)  # as the budgets need them
+        settled = self.job.supernet  # as the budgets and the runtime need them
+        supernet = replace(supernet, bins=settled.bins, divisor=settled.divisor)
         teacher = self.model if verdict.is_trained else None
         job = replace(self.job, training=training, supernet=supernet, sampling=sampling, teacher=teacher)
         return replace(self, job=job, final=final, verdict=verdict)
@@ -149,6 +151,11 @@ class WholeSearch:
         """Latency of the full model, measured once for all budgets."""
         return measure_latency(self.model, self.example_inputs, self.job.latency)
 
+    @cached_property
+    def full_file_bytes(self) -> int:
+        """Size of the file of the full model, written once for all budgets."""
+        return file_bytes(self.model, self.example_inputs, self.job.latency)
+
     def ask(self, text: Any, place: Path, stages: StagesConfig | None) -> AskedBudget:
         """Read a budget. A second start takes the latencies that the first one measured.
 
@@ -169,10 +176,14 @@ class WholeSearch:
             """Return the latency of the full model, to which a percentage refers."""
             return self.full_latency_ms if before is None else before["full_ms"]
 
-        budget = parse_budget(text, self.space, full_latency_ms=measure)
+        budget = parse_budget(
+            text, self.space, full_latency_ms=measure, full_file_bytes=lambda: float(self.full_file_bytes)
+        )
         full = {"flops": float(self.space.flops()), "params": float(self.space.params())}
         if any(cap.cost == "latency_ms" for cap in budget.caps):
             full["latency_ms"] = measure()
+        if any(cap.cost == "file_bytes" for cap in budget.caps):
+            full["file_bytes"] = float(self.full_file_bytes)
         stages = stages or stages_before(place) or stages_for(budget, full, self.start)
         return AskedBudget(budget, full, stages, place, before is not None)
 
@@ -195,6 +206,8 @@ class WholeSearch:
             check_runtime(self.model, self.example_inputs, self.job.latency)
         check_search(self.job, self.space, [stage for plan in plans for stage in plan], is_fresh, self.test)
         for each in asked:
+            if is_fresh:
+                check_file_size(self.job, self.space, each.budget, self.example_inputs)
             if not each.is_measured_before:
                 check_latency(self.job, self.space, each.budget, self.example_inputs)
 

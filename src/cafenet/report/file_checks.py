@@ -1,5 +1,6 @@
 """Faults of a run's files that show only beside other files: a recipe that is not the run's, a log without lines."""
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from cafenet.common.plain_values import digest_of_values
 from cafenet.common.read_files import read_log
 from cafenet.common.run_files import MANIFEST, RECIPE
-from cafenet.common.run_places import LOG
+from cafenet.common.run_places import LOG, SLIM
 from cafenet.searching.store.salvage import salvaged
 
 LOGGED = ("epoch", "loss")
@@ -81,3 +82,19 @@ def read_training_log(place: Path, problems: list[str], *, was_trained: bool) ->
     elif was_trained and not lines:
         problems.append(f"{place / LOG} must hold the loss of each logged step, but has none; no figure can show them")
     return lines
+
+
+def check_slim_file(place: Path, problems: list[str]) -> None:
+    """Look whether the file of a finished model is there and an archive, as its size is shown.
+
+    Args:
+        place: Directory of the model. If it is not there, somebody has removed it on purpose.
+        problems: List to which a sentence is added if the file is missing or damaged.
+    """
+    file = place / SLIM
+    if place.is_dir() and not zipfile.is_zipfile(file):
+        fault = "is damaged" if file.exists() else "is not there"
+        problems.append(
+            f"{file} must hold the model that was trained, but {fault}; the same command makes it anew from its last "
+            "checkpoint"
+        )

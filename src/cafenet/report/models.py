@@ -4,6 +4,7 @@
 training each, with scores on the validation data and perhaps on test data. No score here is that of a supernet.
 """
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -253,5 +254,5 @@ def _place(run: RunRecord, row: Row) -> Path:
 
 
 def _size(path: Path) -> int | None:
-    """Return the size of a file, or None if it is not there."""
-    return path.stat().st_size if path.is_file() else None
+    """Return the size of a model's file, or None if it is missing or damaged."""
+    return path.stat().st_size if zipfile.is_zipfile(path) else None

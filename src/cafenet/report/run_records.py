@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cafenet.common.read_files import read_log, read_what_is_left
+from cafenet.common.read_files import read_what_is_left
 from cafenet.common.run_files import DETECTION_RESULTS, ENTRIES, GAIN, MANIFEST, RECIPE, RESULTS, SPACE
 from cafenet.common.run_places import (
     FULL_NETWORK,
     JOURNAL,
     LOG,
+    MODEL_CHECKPOINT,
     SUPERNET,
     expect_this_format,
     maker_of,
@@ -18,7 +19,7 @@ from cafenet.common.run_places import (
 )
 from cafenet.errors import RecipeError, RunFileError, StoreError
 from cafenet.pipeline.entries import fault_of_entries
-from cafenet.report.file_checks import LOGGED, check_journal, check_recipe, read_training_log
+from cafenet.report.file_checks import check_journal, check_recipe, check_slim_file, read_training_log
 from cafenet.report.trials import TrialRecord, read_study
 
 
@@ -167,7 +168,9 @@ def read_run(path: Path) -> RunRecord:
     entries = _entries(path, space, problems, must_exist=has_space and is_finished)
     studies = [_study(path, place, manifest, problems) for place in places]
     gains = [read_what_is_left(GAIN, _place_of(path, recipe, each), problems) for each in entries]
-    trainings = _trainings(path, recipe, entries)
+    trainings = _trainings(path, recipe, entries, is_finished, problems)
+    for row in (results or {}).get("rows", []):
+        check_slim_file(_place_of(path, recipe, row), problems)
     return RunRecord(
         path=path,
         recipe=recipe,
@@ -198,11 +201,14 @@ def _entries(
     return found
 
 
-def _trainings(path: Path, recipe: dict[str, Any], entries: list[dict[str, Any]]) -> list[TrainingRecord]:
+def _trainings(
+    path: Path, recipe: dict[str, Any], entries: list[dict[str, Any]], is_finished: bool, problems: list[str]
+) -> list[TrainingRecord]:
     """Return the trainings of the finished models with the first seed; a search has Uniform beside its entries."""
     models = [(each["method"], each["budget"]) for each in entries]
     models += [("Uniform", budget) for _, budget in models if budget]
-    logs = {key: _newest_log(_place_of(path, recipe, {"method": key[0], "budget": key[1]})) for key in models}
+    places = {key: _place_of(path, recipe, {"method": key[0], "budget": key[1]}) for key in models}
+    logs = {key: _newest_log(place, is_finished, problems) for key, place in places.items()}
     return [TrainingRecord(method, budget, log) for (method, budget), log in logs.items() if len(log) > 1]
 
 
@@ -212,11 +218,12 @@ def _place_of(path: Path, recipe: dict[str, Any], entry: dict[str, Any]) -> Path
     return model_place(path, slug(entry["budget"], entry["method"]), seeds[0])
 
 
-def _newest_log(place: Path) -> list[dict[str, Any]]:
+def _newest_log(place: Path, is_finished: bool, problems: list[str]) -> list[dict[str, Any]]:
     """Return the newest log of a training; one that began with something else has a directory beside it."""
-    found = [log for name in (place.name, f"{place.name}-*") for log in place.parent.glob(f"{name}/{LOG}")]
-    newest = max(found, key=lambda each: each.stat().st_mtime, default=None)
-    return [] if newest is None else read_log(newest, LOGGED)
+    found = [each for name in (place.name, f"{place.name}-*") for each in place.parent.glob(f"{name}/{LOG}")]
+    newest = max(found, key=lambda each: each.stat().st_mtime, default=place / LOG).parent
+    was_trained = is_finished and (newest / MODEL_CHECKPOINT).exists()
+    return read_training_log(newest, problems, was_trained=was_trained)
 
 
 def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> bool:

@@ -15,6 +15,7 @@ from cafenet.scoring.evaluation import evaluate
 from cafenet.searching.algorithms.base import METHODS
 from cafenet.searching.budget import Budget
 from cafenet.searching.uniform_widths import uniform_widths
+from cafenet.supernet.build import divisor_of
 from cafenet.supernet.plain_training import train_model
 
 
@@ -116,7 +117,7 @@ def _uniform(workload: Workload, budget: Budget) -> dict[str, list[int]]:
     """Return the leading channels of one factor for all groups, in the smallest steps that the recipe allows."""
     options, space = workload.recipe.supernet, workload.space
     within = workload.feasible(budget)
-    widths = uniform_widths(space, within, min_width=options.min_width, divisor=options.divisor)
+    widths = uniform_widths(space, within, min_width=options.min_width, divisor=divisor_of(options))
     return _leading_channels(workload, widths)
 
 

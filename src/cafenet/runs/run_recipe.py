@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -10,13 +11,16 @@ from torch import nn
 from cafenet.common.run_files import RESULTS, SPACE
 from cafenet.common.run_places import FIXED_SUPERNET, SUPERNET
 from cafenet.common.write_files import write_file
+from cafenet.errors import RecipeError
 from cafenet.modules.copying import RECORD
 from cafenet.pipeline.entries import Entry, write_entries
 from cafenet.pipeline.one_stage import train_stage
+from cafenet.pipeline.shared_search import ENDED, RUNNING, SharedSearch
 from cafenet.runs.directory import RecipeDirectory
 from cafenet.runs.final_models import final_model, load_final
 from cafenet.runs.methods import baseline_entries, searched_entries
 from cafenet.runs.recipe import Recipe
+from cafenet.runs.recipe_files import as_document as as_plain
 from cafenet.runs.results import Row, as_document
 from cafenet.runs.workload import Workload
 from cafenet.runs.workload_checks import check_workload
@@ -25,6 +29,7 @@ from cafenet.space.description import describe_space
 from cafenet.space.extraction import SlimRecord
 from cafenet.supernet.build import build_bins
 from cafenet.supernet.train import share_full_network
+from cafenet.training.process_group import processes
 
 Step = Literal["train", "search", "finetune", "evaluate"]
 """The steps of a run, in their order."""
@@ -33,7 +38,14 @@ _log = logging.getLogger(__name__)
 
 
 def run_recipe(
-    recipe: Recipe, directory: Path, *, until: Step = "evaluate", quiet: bool = False, command: list[str] | None = None
+    recipe: Recipe,
+    directory: Path,
+    *,
+    until: Step = "evaluate",
+    storage: str | None = None,
+    study: str | None = None,
+    quiet: bool = False,
+    command: list[str] | None = None,
 ) -> list[Row]:
     """Run a recipe in a directory up to a step; finished work is not repeated.
 
@@ -43,6 +55,9 @@ def run_recipe(
         recipe: The recipe.
         directory: The run directory.
         until: The last step to run.
+        storage: URL of a storage for the scores, which workers on other machines may join (`cafenet worker`). None
+            keeps them in the run directory.
+        study: Name of the search in the storage, by default the name of the directory.
         quiet: If True, no progress is shown.
         command: The command line for the manifest, by default that of this process.
 
@@ -52,24 +67,30 @@ def run_recipe(
     Raises:
         CafeNetError: If the recipe, the data or a file in the directory cannot be used.
     """
-    workload = Workload(recipe, directory, quiet=quiet)
+    shared = None
+    if storage is not None:
+        shared = SharedSearch(storage, study or directory.resolve().name, directory, as_plain(recipe))
+    team = processes()
+    if team.size > 1 and (until != "train" or recipe.stages.num_stages > 1):
+        raise RecipeError(
+            f"several processes can train the supernet of one stage, but there are {team.size} for a run up to "
+            f"{until!r} of {recipe.stages.num_stages} stages; use `cafenet train` under torchrun, with "
+            "train.examples_per_step, and then `cafenet run` in one process"
+        )
+    workload = Workload(recipe, directory, shared=shared, quiet=quiet or not team.is_first)
     check_workload(workload)
-    if workload.scaling_note and not quiet:
+    if workload.scaling_note and not workload.quiet:
         print(workload.scaling_note, file=sys.stderr)
-    place = RecipeDirectory(directory, recipe, command)
-    place.check_data(workload.data_digests["train"])
-    workload.keep_latencies()
-    bins = build_bins(workload.space, workload.recipe.supernet)
-    attributes = workload.test.classes if workload.test.is_multi_label else None
-    write_file(SPACE, directory, describe_space(workload.space, bins, attributes))
-    _say_what(workload)
-    with place.timed("train"):
+    place = team.on_first(lambda: _begun(workload, directory, command))
+    with place.timed("train") if team.is_first else nullcontext():
         _train(workload, directory)
     if until == "train":
         return []
     with place.timed("search"):
         entries = [*baseline_entries(workload, directory), *searched_entries(workload, directory)]
         write_entries(entries, workload.space.full_widths, directory)
+    if shared is not None:
+        shared.tell(ENDED)
     for entry in entries:
         _log.info("%s %s: score %s", entry.method, entry.budget or "-", entry.search_score)
     if until == "search":
@@ -91,6 +112,20 @@ def run_recipe(
         write_file(RESULTS, directory, as_document(rows, recipe.reference))
     place.finish()
     return rows
+
+
+def _begun(workload: Workload, directory: Path, command: list[str] | None) -> RecipeDirectory:
+    """Begin or continue the run directory; the first of several processes does."""
+    place = RecipeDirectory(directory, workload.whole_recipe, command)
+    place.check_data(workload.data_digests["train"])
+    workload.keep_latencies()
+    bins = build_bins(workload.space, workload.recipe.supernet)
+    attributes = workload.test.classes if workload.test.is_multi_label else None
+    write_file(SPACE, directory, describe_space(workload.space, bins, attributes))
+    _say_what(workload)
+    if workload.shared is not None:
+        workload.shared.tell(RUNNING)
+    return place
 
 
 def _say_what(workload: Workload) -> None:

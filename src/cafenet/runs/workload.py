@@ -17,13 +17,16 @@ from cafenet.data.loaders import scaling_note
 from cafenet.errors import RecipeError
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default
+from cafenet.pipeline.auto_divisor import AutoDivisor
 from cafenet.pipeline.job import Job
+from cafenet.pipeline.shared_search import SharedSearch
 from cafenet.runs.devices import find_device
 from cafenet.runs.identity import digest_of_data
 from cafenet.runs.recipe import Recipe
 from cafenet.searching.algorithms.base import Algorithm
 from cafenet.searching.budget import Budget, costs_in, parse_budgets
 from cafenet.searching.feasible import Feasible
+from cafenet.searching.file_size import FileSizes
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency, write_latency
 from cafenet.searching.latency.measure import KnownLatency
 from cafenet.searching.search_config import SearchConfig
@@ -35,18 +38,44 @@ from cafenet.tracing.tracer import find_space, trace
 class Workload:
     """The parts of a run, each built once when it is first needed."""
 
-    def __init__(self, recipe: Recipe, directory: Path | None = None, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        directory: Path | None = None,
+        *,
+        shared: SharedSearch | None = None,
+        quiet: bool = False,
+    ) -> None:
         """Keep the recipe; nothing is built yet.
 
         Args:
             recipe: The recipe.
             directory: The run directory; latencies that were measured there before are used again.
+            shared: The storage that workers on other machines share, if they may join.
             quiet: If True, no progress is shown.
         """
+        self.shared, self.whole_recipe = shared, recipe
         supernet = for_capped_costs(recipe.supernet, costs_in(recipe.budget))
         self.recipe, self.quiet = replace(recipe, supernet=supernet), quiet
+        self._directory, self._auto_divisor = directory, supernet.divisor == "auto"
         self._latency_file = None if directory is None else directory / LATENCY
         self._spaces: dict[tuple[tuple[str, int], ...], WidthSpace] = {}
+
+    def settle_divisor(self) -> str:
+        """Replace the divisor "auto" by the steps of the runtime, which are measured unless the directory holds them.
+
+        Returns:
+            A sentence about what was measured; empty if nothing was.
+        """
+        if self.recipe.supernet.divisor != "auto":
+            return ""
+        self.recipe = replace(self.recipe, supernet=self._auto.settled(self.recipe.supernet))
+        return self._auto.sentence
+
+    @cached_property
+    def _auto(self) -> AutoDivisor:
+        """The divisor of the runtime."""
+        return AutoDivisor(self.space, self.example, self.recipe.latency, self._directory)
 
     def build(self, seed: int) -> nn.Module:
         """Build the full network with fresh weights.
@@ -200,7 +229,12 @@ class Workload:
     @cached_property
     def budgets(self) -> list[Budget]:
         """The budgets of the recipe."""
-        return parse_budgets(self.recipe.budget, self.space, full_latency_ms=lambda: self._latency_model.full_ms)
+        return parse_budgets(
+            self.recipe.budget,
+            self.space,
+            full_latency_ms=lambda: self._latency_model.full_ms,
+            full_file_bytes=lambda: float(self._files.full),
+        )
 
     def feasible(self, budget: Budget) -> Feasible:
         """Return the width vectors that meet a budget, in the bins of the first stage.
@@ -218,6 +252,7 @@ class Workload:
             "flops": self.space.flops,
             "params": self.space.params,
             "latency_ms": lambda widths: self._latency_model.predict(widths),
+            "file_bytes": lambda widths: self._files.predict(widths),
         }
         return Feasible(build_bins(self.space, self.recipe.supernet), costs, budget, self.recipe.band)
 
@@ -236,9 +271,17 @@ class Workload:
             quiet=self.quiet,
         )
 
+    @cached_property
+    def _files(self) -> FileSizes:
+        """The sizes of files, estimated from a few that are written once."""
+        bins = build_bins(self.space, self.recipe.supernet)
+        return FileSizes(self.space, bins, self.example, self.recipe.latency)
+
     def keep_latencies(self) -> None:
-        """Write measured latencies into the run directory, so that a second start has the same budgets and
-        baselines."""
+        """Write measured latencies and steps into the run directory, so that a second start has the same bins, budgets
+        and baselines."""
+        if self._auto_divisor:
+            self._auto.keep(self.recipe.supernet)
         if self._latency_file is not None and any(
             cap.cost == "latency_ms" for each in self.budgets for cap in each.caps
         ):
@@ -256,6 +299,8 @@ class Workload:
         costs = {"flops": float(self.space.flops()), "params": float(self.space.params())}
         if any(cap.cost == "latency_ms" for cap in budget.caps):
             costs["latency_ms"] = self._latency_model.full_ms
+        if any(cap.cost == "file_bytes" for cap in budget.caps):
+            costs["file_bytes"] = float(self._files.full)
         return costs
 
     @property
@@ -290,6 +335,7 @@ class Workload:
         }
         supernet = replace(recipe.supernet, sharing="locally_free", r=0, per_group=False) if fixed else recipe.supernet
         training = replace(recipe.train, seed=recipe.seed)
+        part = {"algorithm": algorithm, "fixed": fixed}
         return Job(
             train_data=self.loader(self.train, augmented_batch=training.batch_size),
             val_data=self.loader(self.validation),
@@ -306,5 +352,6 @@ class Workload:
             latency=recipe.latency,
             full=self.full_latency,
             freeze=self.freeze,
+            shared=None if self.shared is None else replace(self.shared, part=part),
             quiet=self.quiet,
         )

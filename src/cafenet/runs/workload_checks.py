@@ -1,5 +1,6 @@
 """Checks of the parts that a recipe names, before long work starts."""
 
+import sys
 from dataclasses import replace
 
 import torch
@@ -11,6 +12,7 @@ from cafenet.runs.devices import find_device
 from cafenet.runs.recipe import Recipe
 from cafenet.runs.workload import Workload
 from cafenet.searching.algorithms.base import METHODS
+from cafenet.searching.budget import costs_in
 from cafenet.searching.latency.measure import check_runtime
 from cafenet.supernet.build import build_supernet
 from cafenet.supernet.train import check_training
@@ -31,8 +33,11 @@ def check_workload(workload: Workload) -> None:
     _check_options(workload)
     batch = next(iter(workload.loader(workload.validation)))
     _check_targets(workload, _output(workload, batch[0].to(workload.device)))
-    build_supernet(workload.model, workload.space, workload.recipe.supernet)
     check_runtime(workload.model, workload.example, workload.recipe.latency)
+    steps = workload.settle_divisor()
+    if steps and not workload.quiet:
+        print(steps, file=sys.stderr)
+    build_supernet(workload.model, workload.space, workload.recipe.supernet)
     for budget in workload.budgets:
         workload.feasible(budget)
     _check_trainings(workload)
@@ -58,6 +63,11 @@ def _check_options(workload: Workload) -> None:
             "as {weights: DEFAULT}, or a FACTORY of your own that loads them"
         )
     problems += _without_effect(recipe)
+    if workload.shared is not None and "latency_ms" in costs_in(recipe.budget):
+        problems.append(
+            "a search that machines share must have no budget in milliseconds, which each would measure for itself, "
+            f"but budget is {recipe.budget}; leave out --storage, or use a budget of FLOPs or params"
+        )
     if recipe.sampling.random_share and recipe.supernet.sharing == "locally_free" and recipe.supernet.r == 0:
         problems.append(
             f"sampling.random_share is {recipe.sampling.random_share}, but with supernet.r 0 there is one "

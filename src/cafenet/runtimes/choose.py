@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from cafenet.common.suggestions import did_you_mean
 from cafenet.errors import DeploymentError, ExportError, first_line
 from cafenet.runtimes.device_command import PREFIX, device_of
 from cafenet.runtimes.executorch_xnnpack import require_executorch
 from cafenet.runtimes.file_formats import FILE_FORMATS
+from cafenet.runtimes.int8 import QUANTISERS, quantise, require_quantiser
 from cafenet.runtimes.onnx_runtime import require_onnx
 from cafenet.runtimes.open_vino import require_openvino
 from cafenet.runtimes.program import exported
@@ -66,6 +68,39 @@ def check_runtime_name(runtime: Any, device: str) -> None:
             raise DeploymentError(f"the runtime {runtime} runs on the CPU here, but device is {device!r}; use cpu")
 
 
+def file_format_of(runtime: str | Callable[[Path], float]) -> str:
+    """Name the format of the files that a runtime opens.
+
+    Args:
+        runtime: A name, a `command:...` or a function.
+
+    Returns:
+        The format; that of PyTorch's own programs is pt2.
+    """
+    if is_device(runtime):
+        return device_of(runtime).file_format
+    return _FROM_FILES[str(runtime)].file_format if runtime in _FROM_FILES else "pt2"
+
+
+def check_quantised(runtime: str | Callable[[Path], float]) -> None:
+    """Check that a runtime can be measured with int8 files, and that the quantiser is installed.
+
+    Args:
+        runtime: A name, a `command:...` or a function.
+
+    Raises:
+        DeploymentError: If its format has no quantiser, or a package is missing.
+    """
+    file_format = file_format_of(runtime)
+    if file_format not in QUANTISERS:
+        runtimes = [name for name, each in _FROM_FILES.items() if each.file_format in QUANTISERS]
+        raise DeploymentError(
+            f"quantize='int8' needs one of the runtimes {', '.join(runtimes)}, or a device that takes their files, but "
+            f"the runtime is {runtime!r}"
+        )
+    require_quantiser(file_format)
+
+
 def is_device(runtime: Any) -> bool:
     """Return whether a runtime answers milliseconds from elsewhere.
 
@@ -96,7 +131,13 @@ def made_with(runtime: str | Callable[[Path], float]) -> dict[str, str]:
 
 @contextmanager
 def prepared(
-    runtime: str, model: nn.Module, inputs: Inputs, *, num_threads: int, device: torch.device
+    runtime: str,
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    num_threads: int,
+    device: torch.device,
+    quantize: str | None = None,
 ) -> Iterator[Session]:
     """Make a model ready in a runtime of this process for the duration of a block.
 
@@ -106,6 +147,7 @@ def prepared(
         inputs: Positional and keyword arguments of its forward.
         num_threads: Number of threads inside an operator.
         device: The device.
+        quantize: "int8" runs the int8 file of the model; None runs it as it is.
 
     Yields:
         The session.
@@ -119,7 +161,7 @@ def prepared(
     if runtime == "torch.compile":
         yield compiled(model, inputs, device)
         return
-    with file_for(_FROM_FILES[runtime].file_format, model, inputs) as path:
+    with file_for(_FROM_FILES[runtime].file_format, model, inputs, quantize) as path:
         session = FILE_FORMATS[_FROM_FILES[runtime].file_format].read(path, num_threads)
         try:
             _run_first(session, inputs, runtime)
@@ -129,16 +171,18 @@ def prepared(
 
 
 @contextmanager
-def file_for(file_format: str, model: nn.Module, inputs: Inputs) -> Iterator[Path]:
+def file_for(file_format: str, model: nn.Module, inputs: Inputs, quantize: str | None = None) -> Iterator[Path]:
     """Write a model to a temporary file that lasts as long as a block.
 
     Args:
         file_format: Name of the format.
         model: The model in eval mode on the CPU.
         inputs: Positional and keyword arguments of its forward, whose shapes the file fixes.
+        quantize: "int8" writes an int8 file. Its ranges are those of random inputs, because they change neither its
+            time nor its size.
 
     Yields:
-        The path of the file.
+        The path of the file, which is alone in its directory but for its weights.
 
     Raises:
         ExportError: If the format cannot hold the model.
@@ -146,8 +190,23 @@ def file_for(file_format: str, model: nn.Module, inputs: Inputs) -> Iterator[Pat
     chosen = FILE_FORMATS[file_format]
     with tempfile.TemporaryDirectory(prefix="cafenet-") as directory:
         path = Path(directory) / f"model{chosen.ending}"
-        chosen.write(exported(model, inputs), path)
+        if quantize is None:
+            chosen.write(exported(model, inputs), path)
+        else:
+            quantise(file_format, model, [_noise(inputs)], path)
         yield path
+
+
+def _noise(inputs: Inputs) -> Inputs:
+    """Return inputs with random values in place of numbers, which may all be zero; whole numbers stay."""
+    generator = torch.Generator().manual_seed(0)
+
+    def noise(leaf: Any) -> Any:
+        is_number = isinstance(leaf, Tensor) and leaf.is_floating_point()
+        return torch.randn(leaf.shape, generator=generator).to(leaf.dtype) if is_number else leaf
+
+    noisy: Inputs = tree_map(noise, inputs)
+    return noisy
 
 
 def _run_first(session: Session, inputs: Inputs, runtime: str) -> None:

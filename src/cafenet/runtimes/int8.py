@@ -114,6 +114,27 @@ QUANTISERS: dict[str, Quantiser] = {
 """The quantisers by the names of the formats."""
 
 
+def require_quantiser(file_format: str) -> None:
+    """Import what the quantiser of a format needs.
+
+    Args:
+        file_format: Name of a format in `QUANTISERS`.
+
+    Raises:
+        DeploymentError: If a package is missing.
+    """
+    with quiet():
+        if file_format == "onnx":
+            require_onnx()
+            needed("onnxruntime.quantization", "onnx", "int8 for ONNX Runtime")
+        elif file_format == "openvino":
+            require_openvino()
+            needed("nncf", "openvino", "int8 for OpenVINO")
+        else:
+            require_executorch()
+            needed("torchao", "executorch", "int8 for ExecuTorch")
+
+
 def quantise(file_format: str, model: nn.Module, calibration: Sequence[Inputs], path: Path) -> None:
     """Write the int8 file of a model.
 

@@ -1,7 +1,8 @@
 """Budgets: inclusive upper limits on costs, written the way people say them.
 
 Smallest examples, for a model of 300M FLOPs (one multiply-add counts as one) and 3.5M parameters: "50%" and "150M" are
-the same cap on FLOPs; "50% params" allows 1.75M parameters; "50%+2M params+12ms" must meet all three caps.
+the same cap on FLOPs; "50% params" allows 1.75M parameters; "50%+2M params+12ms" must meet all three caps. "500KB" is a
+cap on the file that the runtime opens; a KB are 1,000 bytes, a KiB 1,024.
 """
 
 import functools
@@ -15,21 +16,26 @@ from typing import Literal, TypeAlias
 from cafenet.errors import BudgetError
 from cafenet.space.width_space import WidthSpace
 
-CostName: TypeAlias = Literal["flops", "params", "latency_ms"]
+CostName: TypeAlias = Literal["flops", "params", "latency_ms", "file_bytes"]
 
-UNITS: dict[CostName, str] = {"flops": "FLOPs", "params": "params", "latency_ms": "ms"}
+UNITS: dict[CostName, str] = {"flops": "FLOPs", "params": "params", "latency_ms": "ms", "file_bytes": "bytes"}
 """Printed unit of each cost."""
+
+COUNTED: tuple[CostName, ...] = ("flops", "params")
+"""Costs that are known without measuring or writing a file."""
 
 _FORMS = (
     'write "50%" or "150M" (FLOPs, one multiply-add is one), "50% params" or "1.5M params", "12ms" or "50% latency", '
-    'and "+" between caps that must all hold'
+    '"500KB" or "50% file", and "+" between caps that must all hold'
 )
 _PART = re.compile(
-    r"(?P<number>-?(\d{1,18}(\.\d*)?|\.\d+))\s*((?P<unit>%|ms|[kmgbt])\s*)?"
-    r"(?P<cost>(?P<flops>flops?|macs?)|(?P<params>param(eter)?s?)|(?P<latency_ms>latency))?",
+    r"(?P<number>-?(\d{1,18}(\.\d*)?|\.\d+))\s*((?P<unit>%|ms|[kmg]i?b|[kmgbt])\s*)?"
+    r"(?P<cost>(?P<flops>flops?|macs?)|(?P<params>param(eter)?s?)|(?P<latency_ms>latency)"
+    r"|(?P<file_bytes>file))?",
     re.ASCII,
 )
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
+_BYTES = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,9 @@ class Cap:
     """Upper limit of one cost, for example `Cap("flops", 150e6)`. The limit itself is allowed."""
 
     cost: CostName
-    """The cost that is limited: "flops", "params" or "latency_ms"."""
+    """The cost that is limited: "flops", "params", "latency_ms" or "file_bytes"."""
     limit: float
-    """The largest allowed value, in multiply-adds, parameters or milliseconds."""
+    """The largest allowed value, in multiply-adds, parameters, milliseconds or bytes."""
 
     def __str__(self) -> str:
         return f"{self.limit:,.12g} {UNITS[self.cost]}"
@@ -58,11 +64,17 @@ class Budget:
 
     @property
     def is_measured(self) -> bool:
-        """True if a result must meet a latency cap when it is measured."""
-        return not self.is_on_the_way and any(cap.cost == "latency_ms" for cap in self.caps)
+        """True if a result must meet a cap when it is measured or written."""
+        return not self.is_on_the_way and any(cap.cost not in COUNTED for cap in self.caps)
 
 
-def parse_budget(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], float] | None = None) -> Budget:
+def parse_budget(
+    text: str,
+    space: WidthSpace,
+    *,
+    full_latency_ms: Callable[[], float] | None = None,
+    full_file_bytes: Callable[[], float] | None = None,
+) -> Budget:
     """Read one budget, for example "50%" of 300M FLOPs as `Cap("flops", 150e6)`.
 
     Args:
@@ -70,6 +82,7 @@ def parse_budget(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], 
         space: The width space of the full model, to which percentages refer.
         full_latency_ms: Measures the latency of the full model. It is called only if the text has a cap on latency.
             Without it, a latency must be absolute and is not compared with that of the full model.
+        full_file_bytes: Writes the file of the full model and returns its size, likewise.
 
     Returns:
         The budget with its caps in absolute numbers.
@@ -79,7 +92,12 @@ def parse_budget(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], 
     """
     if not isinstance(text, str):
         raise BudgetError(f"a budget must be a text, but is {text!r}; {_FORMS}")
-    full = {"flops": space.flops, "params": space.params, "latency_ms": full_latency_ms}
+    full: dict[str, Callable[[], float] | None] = {
+        "flops": space.flops,
+        "params": space.params,
+        "latency_ms": full_latency_ms,
+    }
+    full["file_bytes"] = full_file_bytes
     caps, problems = [], []
     for part in text.split("+"):
         try:
@@ -97,22 +115,32 @@ def parse_budget(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], 
     return Budget(text.strip(), tuple(caps))
 
 
-def parse_budgets(text: str, space: WidthSpace, *, full_latency_ms: Callable[[], float] | None = None) -> list[Budget]:
+def parse_budgets(
+    text: str,
+    space: WidthSpace,
+    *,
+    full_latency_ms: Callable[[], float] | None = None,
+    full_file_bytes: Callable[[], float] | None = None,
+) -> list[Budget]:
     """Read several budgets separated by commas, for example "75%,50%,25%".
 
     Args:
         text: The budgets, each as `parse_budget` reads it.
         space: The width space of the full model, to which percentages refer.
         full_latency_ms: Measures the latency of the full model; called at most once for all budgets.
+        full_file_bytes: Writes the file of the full model and returns its size; called at most once, too.
 
     Returns:
         The budgets in the order of the text.
 
     Raises:
-        BudgetError: If a budget cannot be read, or two of them mean the same caps.
+        BudgetError: If it is no text, a budget in it cannot be read, or two of them mean the same caps.
     """
+    if not isinstance(text, str):
+        raise BudgetError(f'a budget must be a text such as "50%", but is {text!r}')
     measured = functools.cache(full_latency_ms) if full_latency_ms else None
-    budgets = [parse_budget(part, space, full_latency_ms=measured) for part in text.split(",")]
+    written = functools.cache(full_file_bytes) if full_file_bytes else None
+    budgets = [parse_budget(part, space, full_latency_ms=measured, full_file_bytes=written) for part in text.split(",")]
     expect_different(budgets)
     return budgets
 
@@ -165,11 +193,15 @@ def _cap(part: str, full: Mapping[str, Callable[[], float] | None]) -> Cap:
         if number >= 100:
             raise BudgetError(f"a relative budget must be below 100%, but got {part!r}: nothing to search; lower it")
         if measure is None:
-            raise BudgetError(f"a relative latency needs a measured full model, but got {part!r}; write it in ms")
+            raise BudgetError(
+                f"a relative {'latency' if cost == 'latency_ms' else 'file size'} needs a measured full model, but got "
+                f"{part!r}; write it in {'ms' if cost == 'latency_ms' else 'KB'}"
+            )
         return Cap(cost, float(number / 100 * Fraction(measure())))
-    if cost != "latency_ms" and number * _FACTORS.get(unit, 1) < 1:
+    factor = _BYTES[unit] if unit in _BYTES else _FACTORS.get(unit, 1)
+    if cost != "latency_ms" and number * factor < 1:
         raise BudgetError(f"a count must be at least 1, but got {part!r}; for a share write {float(number * 100):g}%")
-    cap, most = Cap(cost, float(number * _FACTORS.get(unit, 1))), math.inf if measure is None else measure()
+    cap, most = Cap(cost, float(number * factor)), math.inf if measure is None else measure()
     if cap.limit >= most:
         raise BudgetError(
             f"`budget < full model` must hold, but got {cap} and {Cap(cost, most)}: nothing to search; lower the budget"
@@ -180,6 +212,9 @@ def _cap(part: str, full: Mapping[str, Callable[[], float] | None]) -> Cap:
 def _cost(match: re.Match[str]) -> CostName | None:
     """Return the cost that the words name (FLOPs if they name none), or None if unit and words contradict each
     other."""
+    if match["file_bytes"] or match["unit"] in _BYTES:
+        is_other = match["flops"] or match["params"] or match["latency_ms"]
+        return "file_bytes" if not is_other and match["unit"] in ("%", *_BYTES) else None
     if match["latency_ms"]:
         return "latency_ms" if match["unit"] in ("%", "ms") else None
     if match["unit"] == "ms":

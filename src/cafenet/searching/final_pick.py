@@ -9,9 +9,9 @@ import numpy as np
 from cafenet.errors import BudgetError
 from cafenet.searching.algorithms.base import Settle
 from cafenet.searching.feasible import Feasible
-from cafenet.searching.latency.correction import Meter
+from cafenet.searching.latency.correction import Meter, Meters
 from cafenet.searching.score_board import Contest
-from cafenet.searching.store.scored_width import ScoredWidth, key_of
+from cafenet.searching.store.scored_width import ScoredWidth
 from cafenet.space.bins import IntArray
 
 _FILLED_EACH = 2
@@ -28,7 +28,7 @@ def pick_best(
     min_usage: float,
     num_finalists: int,
     settle: Settle | None = None,
-    meter: Meter | None = None,
+    meter: Meter | Meters | None = None,
 ) -> ScoredWidth:
     """Pick the width vector with the best exact score that uses at least `min_usage` of the budget, if any vector can.
 
@@ -40,9 +40,9 @@ def pick_best(
         num_finalists: Number of best widths that are scored exactly and compared.
         settle: Gives the vectors that the algorithm settles on, best first. They are tried in this order, whatever
             their scores are.
-        meter: Measures the latency of a vector before it is taken. If vectors miss the latency cap, the next ones are
-            picked under a cap that is corrected by the measurements. If that does not help, a scored vector that meets
-            the cap is taken as it is, or the smallest subnet.
+        meter: Measures the latency of a vector, or writes its file, before it is taken. If vectors miss the cap, the
+            next ones are picked under a cap that is corrected by the measurements. If that does not help, a scored
+            vector that meets the cap is taken as it is, or the smallest subnet.
 
     Returns:
         The chosen vector with its exact score.
@@ -69,7 +69,7 @@ def pick_best(
         return best
     kept: ScoredWidth | None = None
     for _ in range(_ROUNDS):
-        fresh = (scored for scored in finalists(meter.within) if scored.bin_counts not in meter.measured_ms)
+        fresh = (scored for scored in finalists(meter.within) if scored.bin_counts not in meter.measured)
         found = next((each for each in islice(fresh, _MEASURED_EACH) if meter.keeps(np.array(each.bin_counts))), None)
         kept = found or kept
         if not meter.correct(None if found is None else np.array(found.bin_counts)):
@@ -77,16 +77,16 @@ def pick_best(
     return kept or _any_that_keeps(contest, feasible, meter)
 
 
-def _any_that_keeps(contest: Contest, feasible: Feasible, meter: Meter) -> ScoredWidth:
+def _any_that_keeps(contest: Contest, feasible: Feasible, meter: Meter | Meters) -> ScoredWidth:
     """Return a scored vector that meets the cap when it is measured, or the smallest one, without filling it up."""
     smallest = np.ones_like(feasible.num_bins)
     for row in meter.likely_first([*_by_score(contest, feasible), smallest]):
         if meter.keeps(row):
             return contest.exact([row])[0]
     raise BudgetError(
-        f"a width must keep the budget {feasible.budget.text!r} when it is measured, but none of "
-        f"{len(meter.measured_ms)} does, and the smallest subnet takes {meter.measured_ms[key_of(smallest)]:.3g} ms, "
-        f"where {meter.limit_ms:.3g} ms are allowed; raise the budget, or take other load from the machine"
+        f"a width must keep the budget {feasible.budget.text!r} when it is measured, but none of {len(meter.measured)} "
+        f"does, and the smallest subnet {meter.says(smallest)} allowed; raise the budget, or take other load from the "
+        "machine"
     )
 
 

@@ -57,7 +57,8 @@ class FoundWidths:
     metric: str
     """Name of the metric."""
     costs: Mapping[str, float]
-    """Costs by name: flops (one multiply-add counts as one), params, and latency_ms if it was measured."""
+    """Costs by name: flops (one multiply-add counts as one), params, and latency_ms and file_bytes if they were
+    measured."""
     usage: float
     """Share of the budget that the widths use."""
     num_scored: int
@@ -77,7 +78,7 @@ class FoundWidths:
     def _shown(self) -> Shown:
         """Return the content of the table."""
         costs = ", ".join(
-            f"{value:,.2f} {name}" if name == "latency_ms" else f"{value:,.0f} {name}"
+            f"{value:,.2f} {name}" if name == "latency_ms" else f"{value:,.0f} {name.replace('_', ' ')}"
             for name, value in self.costs.items()
         )
         return Shown(

@@ -1,9 +1,11 @@
 """The scores of one search: known scores come from the trial store, and new ones are shared with other workers."""
 
 import heapq
+import itertools
+import random
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,7 +19,7 @@ from cafenet.space.bins import IntArray
 if TYPE_CHECKING:
     from cafenet.searching.store.trials import TrialStore
 
-_POLL_SECONDS = 0.02
+_SHORTEST_POLL, _LONGEST_POLL = 0.02, 0.32
 _ENOUGH_TO_JUDGE = 10
 
 
@@ -73,6 +75,8 @@ class Contest:
         self.num_scored = 0
         """Number of width vectors that were scored now, not found in the store."""
         self._is_warned = scorer.chance is None
+        self._poll_seconds = _SHORTEST_POLL
+        self._store.on_wait = check
 
     def values(self, proposal: Proposal) -> FloatArray:
         """Score the rows of a proposal.
@@ -84,21 +88,17 @@ class Contest:
             One score per row; rows that were dropped early have an estimate.
         """
         rivals = [] if proposal.is_own_contest else [each for each in self.seen.values() if each.score.is_complete]
-        found: dict[int, ScoredWidth] = {}
-        while len(found) < len(proposal.bin_counts):
-            before = len(found)
-            for number, row in enumerate(proposal.bin_counts):
-                if self._store.is_shared:
-                    self._take_in(proposal, found, rivals)
-                if number in found:
-                    continue
-                scored = self._score(row, _bar(rivals, proposal.num_kept), proposal.label)
+        round_ = _Round(proposal, rivals)
+        while round_.missing:
+            before = len(round_.found)
+            for number in self._chosen(round_):
+                scored = self._score(round_.row(number), round_.bar(), proposal.label)
                 if scored is not None:
-                    self._note(number, scored, found, rivals)
-            if len(found) == before:  # other workers are scoring the rest
+                    self._note(number, scored, round_)
+            if len(round_.found) == before:  # other workers are scoring the rest
                 self._wait()
         self._warn_of_chance()
-        return np.array([found[number].score.value for number in range(len(proposal.bin_counts))])
+        return np.array([round_.found[number].score.value for number in range(len(proposal.bin_counts))])
 
     def exact(self, rows: Sequence[IntArray]) -> list[ScoredWidth]:
         """Score width vectors exactly: every candidate on all examples.
@@ -124,26 +124,42 @@ class Contest:
                 self._wait()
         return [found[number] for number in range(len(rows))]
 
-    def _take_in(self, proposal: Proposal, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
-        """Take in what other workers have scored of a proposal meanwhile; it raises the bar for this worker, too."""
-        for number, row in enumerate(proposal.bin_counts):
-            own = (each for each in self._store.get(row) if each.search == self._search and not each.is_exact)
-            scored = None if number in found else next(own, None)
-            if scored is not None:
-                self._note(number, scored, found, rivals)
+    def _chosen(self, round_: "_Round") -> Iterator[int]:
+        """Yield rows to score: in their order if this is the only worker, else free ones near the first, and at last
+        those that others have claimed, whose claims may have become stale."""
+        if not self._store.is_shared:
+            yield from list(round_.missing)
+            return
+        self._take_in(round_)
+        while (number := round_.free_row(self._store.claimed())) is not None:
+            yield number
+            self._take_in(round_)
+        for number in list(round_.missing):
+            if number in round_.missing:
+                yield number
+                self._take_in(round_)
 
-    def _note(self, number: int, scored: ScoredWidth, found: dict[int, ScoredWidth], rivals: list[ScoredWidth]) -> None:
+    def _take_in(self, round_: "_Round") -> None:
+        """Take in what other workers have scored of a proposal meanwhile; it raises the bar for this worker, too."""
+        for number in round_.arrived(self._store):
+            own = (each for each in self._store.get(round_.row(number)) if each.search == self._search)
+            scored = next((each for each in own if not each.is_exact), None)
+            if scored is not None:
+                self._note(number, scored, round_)
+
+    def _note(self, number: int, scored: ScoredWidth, round_: "_Round") -> None:
         """Record a score of the proposal's row `number`."""
-        found[number] = self.seen[scored.bin_counts] = scored
-        if scored.score.is_complete:
-            rivals.append(scored)
+        self.seen[scored.bin_counts] = scored
+        round_.note(number, scored)
+        self._poll_seconds = _SHORTEST_POLL
         self._on_scored(scored)
         self._check()
 
     def _wait(self) -> None:
-        """Wait a moment and read what other workers have written."""
+        """Wait a moment, longer from time to time, and read what other workers have written."""
         self._check()
-        time.sleep(_POLL_SECONDS)
+        time.sleep(self._poll_seconds)
+        self._poll_seconds = min(2 * self._poll_seconds, _LONGEST_POLL)
         self._store.refresh()
 
     def _score(self, bin_counts: IntArray, bar: Score | None, label: str) -> ScoredWidth | None:
@@ -217,8 +233,62 @@ class Contest:
             warnings.warn(words, CafeNetWarning, stacklevel=2)
 
 
-def _bar(rivals: list[ScoredWidth], num_kept: int) -> Score | None:
-    """Return the score that a width must reach to be among the best `num_kept`, or None if there are too few rivals."""
-    if len(rivals) < num_kept:
-        return None
-    return heapq.nlargest(num_kept, rivals, key=lambda each: each.score.value)[-1].score
+class _Round:
+    """One proposal while it is scored: the rows that have a score, and the best of them."""
+
+    def __init__(self, proposal: Proposal, rivals: Sequence[ScoredWidth]) -> None:
+        self._proposal = proposal
+        self.found: dict[int, ScoredWidth] = {}
+        self.missing = dict.fromkeys(range(len(proposal.bin_counts)))
+        """Numbers of the rows without a score, in their order."""
+        self._best: list[tuple[float, int, Score]] = []
+        """The best scores, as many as matter, the worst of them first."""
+        self._rows: dict[tuple[int, ...], list[int]] | None = None
+        self._num_arrived = 0
+        self._num_rivals = 0
+        self._random = random.Random()
+        for each in rivals:
+            self._compete(each)
+
+    def row(self, number: int) -> IntArray:
+        """Return the width vector of a row."""
+        row: IntArray = self._proposal.bin_counts[number]
+        return row
+
+    def bar(self) -> Score | None:
+        """Return the score that a width must reach to be among the best, or None if there are too few rivals."""
+        return self._best[0][2] if len(self._best) == self._proposal.num_kept else None
+
+    def note(self, number: int, scored: ScoredWidth) -> None:
+        """Record the score of a row."""
+        self.found[number] = scored
+        self.missing.pop(number, None)
+        if scored.score.is_complete:
+            self._compete(scored)
+
+    def free_row(self, claimed: Collection[tuple[int, ...]]) -> int | None:
+        """Choose a missing row that nobody has claimed, near the first one, so that workers do not all want the same;
+        return None if there is none."""
+        free = (number for number in self.missing if key_of(self.row(number)) not in claimed)
+        choices = list(itertools.islice(free, len(claimed) + 1))
+        return self._random.choice(choices) if choices else None
+
+    def arrived(self, store: "TrialStore") -> Iterator[int]:
+        """Yield the missing rows whose width vectors have scores that were read since the last call."""
+        if self._rows is None:
+            self._rows = {}
+            for number, row in enumerate(self._proposal.bin_counts):
+                self._rows.setdefault(key_of(row), []).append(number)
+        keys = store.arrivals(self._num_arrived)
+        self._num_arrived += len(keys)
+        for key in keys:
+            yield from (number for number in self._rows.get(key, ()) if number not in self.found)
+
+    def _compete(self, scored: ScoredWidth) -> None:
+        """Keep a score if it is among the best."""
+        self._num_rivals += 1
+        entry = (scored.score.value, -self._num_rivals, scored.score)  # of equal scores the older one counts more
+        if len(self._best) < self._proposal.num_kept:
+            heapq.heappush(self._best, entry)
+        elif entry > self._best[0]:
+            heapq.heapreplace(self._best, entry)

@@ -21,9 +21,10 @@ from cafenet.searching.algorithms.base import Algorithm, Settle
 from cafenet.searching.algorithms.trend import Trend
 from cafenet.searching.budget import Budget, parse_budgets
 from cafenet.searching.feasible import Feasible
+from cafenet.searching.file_size import FileSizes
 from cafenet.searching.final_pick import pick_best
 from cafenet.searching.identity import supernet_identity
-from cafenet.searching.latency.correction import Meter
+from cafenet.searching.latency.correction import CHECKS, Meter, Meters
 from cafenet.searching.latency.estimate import LatencyModel, fit_latency
 from cafenet.searching.latency.measure import KnownLatency, LatencyConfig, Reference, measure_latency
 from cafenet.searching.result import FoundWidths
@@ -144,6 +145,7 @@ class WidthSearch:
         self.latency = latency or LatencyConfig()
         self._space, self._bins = scorer.supernet.space, scorer.supernet.binned.bins
         self._latency_model: LatencyModel | None = None
+        self._files = FileSizes(self._space, self._bins, self._example(), self.latency)
         self._quiet = True
 
     def budgets(self, budget: str | Sequence[str]) -> list[Budget]:
@@ -159,7 +161,11 @@ class WidthSearch:
             BudgetError: If a budget cannot be read or met.
         """
         texts = [budget] if isinstance(budget, str) else list(budget)
-        budgets = [each for text in texts for each in parse_budgets(text, self._space, full_latency_ms=self._full_ms)]
+        full: dict[str, Callable[[], float]] = {
+            "full_latency_ms": self._full_ms,
+            "full_file_bytes": lambda: float(self._files.full),
+        }
+        budgets = [each for text in texts for each in parse_budgets(text, self._space, **full)]
         for each in budgets:
             self._feasible(each)
         return budgets
@@ -190,17 +196,38 @@ class WidthSearch:
             store = self._store(shared, study)
             return [self._search(feasible, store, stopped, quiet) for feasible in allowed]
 
-    def help(self, budget: Budget, storage: str | Path, study: str) -> None:
+    def help(
+        self, budget: Budget, storage: str | Path, study: str, check: Callable[[], None] = lambda: None
+    ) -> tuple[int, int]:
         """Score proposed widths in a helper process until the algorithm proposes no more.
 
         Args:
             budget: The budget that is searched.
             storage: The storage that the processes share.
             study: Name of the Optuna study in the storage.
+            check: Called after every score; an exception that it raises ends the work.
+
+        Returns:
+            The number of widths that this process has scored, and that of all widths of the search.
         """
         feasible = self._feasible(budget)
-        contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget))
+        contest = Contest(self.scorer, self._store(storage, study), self._costs, self._name(budget), check=check)
         self._drive(feasible, contest)
+        return contest.num_scored, len(contest.seen)
+
+    def copy_scores(self, storage: str, study: str, journal: Path) -> None:
+        """Copy the scores of a shared study into a journal, from which reports are made and later starts continue.
+
+        Args:
+            storage: The storage that was shared.
+            study: Name of the study in it.
+            journal: The journal file; scores that it holds stay as they are.
+        """
+        there, here = self._store(storage, study), self._store(journal, "widths")
+        known = {_sign(each) for each in here.all()}
+        for scored in there.all():
+            if _sign(scored) not in known:
+                here.add(scored)
 
     def _search(self, feasible: Feasible, store: "TrialStore", stopped: list[str], quiet: bool) -> FoundWidths:
         budget = feasible.budget
@@ -208,7 +235,7 @@ class WidthSearch:
         check = partial(_stop, stopped)
         contest = Contest(self.scorer, store, self._costs, self._name(budget), progress, check)
         reference = self._reference(feasible)
-        meter = Meter(feasible, partial(self._measured_ms, check, reference)) if budget.is_measured else None
+        meter = self._meters(feasible, partial(self._measured_ms, check, reference))
         try:
             with local_workers(self, budget, store.storage, store.name, self.config.search_workers):
                 settle = self._drive(feasible, contest)
@@ -249,7 +276,20 @@ class WidthSearch:
         """Return the name by which the trials of this search are known in the store."""
         return f"{self.algorithm!r} {budget.text} seed {self.config.seed} band {self.config.band}"
 
-    def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meter | None) -> FoundWidths:
+    def _meters(self, feasible: Feasible, latency_ms: Callable[[IntArray], float]) -> Meters | None:
+        """Return what judges picked widths, or None if the budget needs no measurement; files come first, because they
+        are written once."""
+        if not feasible.budget.is_measured:
+            return None
+        capped = {cap.cost for cap in feasible.budget.caps}
+        meters = []
+        if "file_bytes" in capped:
+            meters.append(Meter(feasible, lambda row: float(self._files.written(row)), cost="file_bytes", checks=0))
+        if "latency_ms" in capped:
+            meters.append(Meter(feasible, latency_ms, cost="latency_ms", checks=CHECKS))
+        return Meters(meters)
+
+    def _result(self, best: ScoredWidth, contest: Contest, feasible: Feasible, meter: Meters | None) -> FoundWidths:
         """Describe the chosen width vector as a result."""
         bin_counts = np.array(best.bin_counts, dtype=np.int64)
         subnet = self.scorer.subnet(bin_counts, best.score.candidate)
@@ -258,7 +298,7 @@ class WidthSearch:
             for group, units in zip(self._space.groups, subnet.units, strict=True)
         }
         budget = feasible.budget
-        measured = {} if meter is None else {"latency_ms": meter.measured_ms[best.bin_counts]}
+        measured = {} if meter is None else meter.costs(best.bin_counts)
         return FoundWidths(
             budget=budget.text,
             algorithm=self.algorithm.name,
@@ -279,6 +319,7 @@ class WidthSearch:
             "flops": lambda widths: self._space.flops(widths),
             "params": lambda widths: self._space.params(widths),
             "latency_ms": self._estimated_ms,
+            "file_bytes": self._files.predict,
         }
         return Feasible(self._bins, costs, budget, self.config.band)
 
@@ -340,6 +381,11 @@ class WidthSearch:
             "validation": self.scorer.validation.digest(),
             "calibration": self.scorer.calibration.digest(),
         }
+
+
+def _sign(scored: ScoredWidth) -> tuple[object, ...]:
+    """Return what tells one score of a study from the others."""
+    return scored.bin_counts, scored.search, scored.is_exact
 
 
 def _usage(feasible: Feasible, bin_counts: IntArray, measured: Mapping[str, float]) -> float:

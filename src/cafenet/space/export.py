@@ -29,6 +29,7 @@ from cafenet.space.batch_sizes import batch_size, open_batch, with_batch_size
 from cafenet.space.calibration import calibration_inputs
 from cafenet.space.export_formats import ENDINGS, FORMATS, QUANTISED
 from cafenet.space.extraction import SlimRecord
+from cafenet.space.layout import num_positions
 from cafenet.space.slim_file import load, save
 
 _TOLERANCE = 1e-3
@@ -174,7 +175,11 @@ def _full_size(model: nn.Module) -> nn.Module:
         if name in record.full_shapes:  # else a table that a forward made on first use
             tensor.data = torch.zeros(record.full_shapes[name], dtype=tensor.dtype, device=tensor.device)
     for slot in record.layout.attributes:
-        setattr(full.get_submodule(slot.module), slot.attribute, slot.value(record.layout.patterns[slot.pattern].size))
+        setattr(
+            full.get_submodule(slot.module),
+            slot.attribute,
+            slot.value(num_positions(record.layout.patterns[slot.pattern])),
+        )
     return full
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cafenet.space.layout import Cut, IntArray, Layout
+from cafenet.space.layout import Cut, IntArray, Layout, num_positions
 
 _Kinds: TypeAlias = list[tuple[torch.dtype, torch.device]]
 
@@ -30,6 +30,7 @@ class Gathering:
     def __init__(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], layout: Layout) -> None:
         tensors = {**parameters, **buffers}
         self._kinds = _kinds(parameters, buffers)
+        self.layout = layout
         self.scalars: list[list[str]] = []
         """Names of the scalars of each kind."""
         self.vectors: list[tuple[list[str], list[int], IntArray]] = []
@@ -39,7 +40,8 @@ class Gathering:
         alike: dict[tuple[bool, torch.dtype, torch.device], list[str]] = {}
         for name, tensor in tensors.items():
             dims = layout.axes.get(name, {})
-            if tensor.layout is torch.strided and (tensor.ndim == 0 or (tensor.ndim == 1 and dims)):
+            is_plain = tensor.layout is torch.strided and name not in layout.scales_of
+            if is_plain and (tensor.ndim == 0 or (tensor.ndim == 1 and dims)):
                 alike.setdefault((tensor.ndim == 0, tensor.dtype, tensor.device), []).append(name)
             else:
                 self.others.append((name, tuple(dims.items()), name in buffers))
@@ -84,7 +86,7 @@ class Gatherer:
     """
 
     def __init__(self, plan: Gathering, tensors: Mapping[str, Tensor]) -> None:
-        self._tensors = tensors
+        self._tensors, self._layout = tensors, plan.layout
         self._scalars = [(names, self._together(names, torch.stack)) for names in plan.scalars]
         self._vectors = [(*each, self._together(each[0], torch.cat)) for each in plan.vectors]
         self._others = [(name, tensors[name], dims, is_buffer) for name, dims, is_buffer in plan.others]
@@ -120,6 +122,8 @@ class Gatherer:
         for name, tensor, dims, is_buffer in self._others:
             for dim, pattern in dims:
                 tensor = chosen[pattern].apply(tensor, dim)
+            if name in self._layout.scales_of:
+                tensor = scaled(tensor, self._layout, name, chosen)
             part[name] = tensor.clone() if is_buffer else tensor
         return cast(dict[str, Tensor], part)
 
@@ -134,6 +138,28 @@ class Gatherer:
             held = like.new_empty(shape)
             self._places[key] = held, divided(held)
         return self._places[key]
+
+
+def scaled(tensor: Tensor, layout: Layout, name: str, chosen: tuple[Cut, ...]) -> Tensor:
+    """Multiplies a cut tensor by the factors that keep the scale of attention.
+
+    Args:
+        tensor: The cut tensor.
+        layout: Positions of the units in the tensors.
+        name: Name of the tensor, which has such factors.
+        chosen: One cut per pattern of the layout.
+
+    Returns:
+        The tensor times its factors.
+    """
+    for slot in layout.scales_of[name]:
+        share = chosen[slot.pattern].positions.size / num_positions(layout.patterns[slot.pattern])
+        if share < 1:
+            pattern = layout.axes.get(name, {}).get(slot.dim)
+            kept = np.arange(slot.mask.size) if pattern is None else chosen[pattern].positions
+            factors = torch.from_numpy(slot.factors(kept, share)).to(tensor)
+            tensor = tensor * factors.view(-1, *[1] * (tensor.ndim - 1 - slot.dim))
+    return tensor
 
 
 def _kinds(parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> _Kinds:

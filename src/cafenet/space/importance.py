@@ -61,7 +61,7 @@ def unit_importance(space: WidthSpace, model: nn.Module | None = None) -> list[n
                 is_normalised[held] = True
             if name.endswith("bias") or name not in parameters:
                 continue
-            share = _shares_of_units(parameters[name], dim, units, layout.num_units)
+            share = sum(_shares_of_units(parameters[name], dim, row, layout.num_units) for row in np.atleast_2d(units))
             total += share
             if _normalises(owner):
                 factor += share
@@ -219,6 +219,9 @@ def _moved_positions(pattern: IntArray, order: IntArray) -> IntArray:
     """Old position at each new position: the k-th position of a unit takes the k-th position of the unit that is put
     there.
     """
+    if pattern.ndim > 1:  # heads change places, and the features inside of all heads do
+        first, second = (_moved_positions(row, order) for row in pattern)
+        return first[second]
     by_unit = np.argsort(pattern, kind="stable")
     starts = np.searchsorted(pattern[by_unit], np.arange(order.size))
     varying = np.flatnonzero(pattern >= 0)

@@ -57,12 +57,44 @@ class AttributeSlot:
 
 
 @dataclass(frozen=True, eq=False)
+class ScaleSlot:
+    """Positions of a tensor that are multiplied by the root of the share of features that heads keep.
+
+    Code that divides the scores of attention by the root of the size of a head divides by less in narrower heads.
+    Queries that are multiplied by the root of the share make up for that: 16 of 64 features give scores that are
+    divided by 4 instead of 8, so queries are halved, and the scale stays that of the full model.
+    """
+
+    tensor: str
+    """Name of the parameter or buffer, for example `"attn.qkv.weight"`."""
+    dim: int
+    """Dimension of the tensor."""
+    mask: npt.NDArray[np.bool_]
+    """One truth value per position: whether it makes queries."""
+    pattern: int
+    """Number of the pattern whose kept share counts."""
+
+    def factors(self, kept: IntArray, share: float) -> npt.NDArray[np.float64]:
+        """Computes the factor of each kept position.
+
+        Args:
+            kept: Kept positions of the dimension.
+            share: Share of features that heads keep.
+
+        Returns:
+            One factor per kept position.
+        """
+        return np.where(self.mask[kept], share**0.5, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
 class Layout:
     """Positions of all units in the tensors and attributes of a model.
 
     Units are numbered through all groups. A pattern is an array with the unit at each position of a dimension, or -1
     for a position that is never dropped. Many dimensions share one pattern: a convolution's output, its batch norm and
-    the next convolution's input.
+    the next convolution's input. If positions belong to two units, such as a head and a feature of every head, the
+    pattern has two rows, and a position is kept if both of its units are.
     """
 
     patterns: tuple[IntArray, ...]
@@ -73,6 +105,16 @@ class Layout:
     """Module attributes that follow widths."""
     group_of_unit: IntArray
     """Number of the group of each unit."""
+    scales: tuple[ScaleSlot, ...] = ()
+    """Weights that make up for a scale of attention which the code computes from the size of a head."""
+
+    @cached_property
+    def scales_of(self) -> Mapping[str, tuple[ScaleSlot, ...]]:
+        """The weights that make up for a scale, by tensor."""
+        found: dict[str, tuple[ScaleSlot, ...]] = {}
+        for slot in self.scales:
+            found[slot.tensor] = (*found.get(slot.tensor, ()), slot)
+        return found
 
     @property
     def num_units(self) -> int:
@@ -185,4 +227,30 @@ def cuts(layout: Layout, subnet: Subnet) -> tuple[Cut, ...]:
         One cut per pattern, in the order of `layout.patterns`.
     """
     keep = subnet.keeps(layout)
-    return tuple(Cut(keep[pattern].nonzero()[0], pattern.size) for pattern in layout.patterns)
+    return tuple(Cut(kept_positions(pattern, keep), num_positions(pattern)) for pattern in layout.patterns)
+
+
+def kept_positions(pattern: IntArray, keep: npt.NDArray[np.bool_]) -> IntArray:
+    """Computes the positions of a dimension whose units are all kept.
+
+    Args:
+        pattern: The unit at each position, in one row or two.
+        keep: Whether each unit is kept, and a last value for fixed positions.
+
+    Returns:
+        The positions in rising order.
+    """
+    kept = keep[pattern]
+    return np.flatnonzero(kept if kept.ndim == 1 else kept.all(axis=0))
+
+
+def num_positions(pattern: IntArray) -> int:
+    """Counts the positions of a dimension.
+
+    Args:
+        pattern: The unit at each position, in one row or two.
+
+    Returns:
+        The size of the dimension at full width.
+    """
+    return int(pattern.shape[-1])

@@ -6,10 +6,11 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from cafenet.modules.calling import run_with
+from cafenet.modules.calling import placed, run_with
+from cafenet.modules.recomputing import recomputed_in
 from cafenet.modules.snapshot import unchanged
 from cafenet.modules.tensors import tensor_places
-from cafenet.space.gathering import Gatherer, Gathering
+from cafenet.space.gathering import Gatherer, Gathering, scaled
 from cafenet.space.layout import AttributeSlot, Cut, Layout, Subnet, cuts
 
 AttributeValues: TypeAlias = dict[tuple[str, str], int | tuple[int, ...]]
@@ -27,7 +28,10 @@ def slice_tensors(tensors: Mapping[str, Tensor], layout: Layout, chosen: tuple[C
     Returns:
         The cut tensors, as views if that is possible.
     """
-    return {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
+    sliced = {name: _sliced(tensor, layout.axes.get(name, {}), chosen) for name, tensor in tensors.items()}
+    for name in layout.scales_of.keys() & sliced.keys():
+        sliced[name] = scaled(sliced[name], layout, name, chosen)
+    return sliced
 
 
 def _sliced(tensor: Tensor, dims: Mapping[int, int], chosen: tuple[Cut, ...]) -> Tensor:
@@ -123,8 +127,14 @@ class Harness:
         Returns:
             The output of the forward.
         """
-        with self.patched(chosen):
+        with self.patched(chosen), recomputed_in(lambda: self._as_in_run(tensors, chosen)):
             return run_with(self.model, tensors, args, kwargs, self._places, keep_buffers=keep_buffers)
+
+    @contextmanager
+    def _as_in_run(self, tensors: dict[str, Tensor], chosen: tuple[Cut, ...]) -> Iterator[None]:
+        """Puts the tensors and attributes of a run in place again, for a checkpoint that runs a part of it again."""
+        with self.patched(chosen), placed(tensors, self._places):
+            yield
 
     @contextmanager
     def patched(self, chosen: tuple[Cut, ...]) -> Iterator[None]:

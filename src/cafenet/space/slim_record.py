@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cafenet.errors import SlimFileError
 from cafenet.modules.tensors import named_tensors
 from cafenet.space.extraction import SlimRecord
-from cafenet.space.layout import AttributeSlot, IntArray, Layout, Subnet
+from cafenet.space.layout import AttributeSlot, IntArray, Layout, Subnet, num_positions
 
 
 def as_plain(record: SlimRecord) -> dict[str, Any]:
@@ -41,6 +41,9 @@ def as_plain(record: SlimRecord) -> dict[str, Any]:
             for slot in layout.attributes
         ],
         "full_shapes": {name: list(shape) for name, shape in record.full_shapes.items()},
+        # Tensors whose queries were multiplied, so that the scale of attention is that of the full model. It is told
+        # to those who read the file; the tensors hold the products.
+        **({"scaled_for_attention": sorted(layout.scales_of)} if layout.scales else {}),
     }
 
 
@@ -144,7 +147,7 @@ def _kept_units(group: str, channels: list[int], units: IntArray) -> IntArray:
 
 def _layout(content: Mapping[str, Any], num_units: list[int], full_shapes: Mapping[str, tuple[int, ...]]) -> Layout:
     group_of_unit = np.repeat(np.arange(len(num_units)), num_units)
-    patterns = tuple(_array(each, "a pattern", least=-1) for each in _list(content, "patterns"))
+    patterns = tuple(_pattern(each) for each in _list(content, "patterns"))
     if any(int(each.max()) >= len(group_of_unit) for each in patterns):
         raise SlimFileError(f"patterns must hold units up to {len(group_of_unit) - 1}, but hold others")
     axes: dict[str, dict[int, int]] = {}
@@ -152,7 +155,7 @@ def _layout(content: Mapping[str, Any], num_units: list[int], full_shapes: Mappi
         shape = full_shapes.get(name, ())
         for dim, pattern in _dict({"axes": dims}, "axes").items():
             is_known = _is_index(dim, len(shape)) and _is_index(pattern, len(patterns))
-            if not is_known or len(patterns[pattern]) != shape[dim]:
+            if not is_known or num_positions(patterns[pattern]) != shape[dim]:
                 raise SlimFileError(f"axes must name dimensions of the model's tensors, but {name!r}, {dim!r} is none")
         axes[name] = dict(dims)
     return Layout(patterns, axes, tuple(map(_slot, _list(content, "attributes"))), group_of_unit)
@@ -176,13 +179,21 @@ def _check_attributes(layout: Layout, model: nn.Module) -> None:
         value = vars(modules[slot.module]).get(slot.attribute) if slot.module in modules else None
         value = tuple(value) if isinstance(value, list) else value
         is_size = type(value) is int or (isinstance(value, tuple) and all(type(each) is int for each in value))
-        full = slot.value(len(layout.patterns[slot.pattern]), value) if slot.pattern < len(layout.patterns) else None
+        is_known = slot.pattern < len(layout.patterns)
+        full = slot.value(num_positions(layout.patterns[slot.pattern]), value) if is_known else None
         if not is_size or full is None or value != full:
             raise SlimFileError(f"attributes must be sizes of layers that follow their widths, but {name} is none")
 
 
 def _as_tensor(array: IntArray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
+
+
+def _pattern(value: Any) -> IntArray:
+    """Reads a pattern, which has two rows where positions belong to a head and to a feature of every head."""
+    if isinstance(value, Tensor) and value.ndim == 2 and value.shape[0] == 2:
+        return np.stack([_array(row.contiguous(), "a pattern", least=-1) for row in value])
+    return _array(value, "a pattern", least=-1)
 
 
 def _array(value: Any, name: str, least: int = 0) -> IntArray:

@@ -74,9 +74,18 @@ class WidthGroup:
             for dim, pattern in dims.items():
                 units = self._layout.patterns[pattern]
                 mine = (units >= 0) & (self._layout.group_of_unit[units] == self._number)
+                mine = mine if mine.ndim == 1 else mine.any(axis=0)
                 if mine.any():
                     found.append(Slot(tensor, dim, np.flatnonzero(mine)))
         return tuple(found)
+
+    @cached_property
+    def crosses_another(self) -> bool:
+        """Whether its channels also belong to units of another group, as heads and their features do."""
+        crossed = (pattern for pattern in self._layout.patterns if pattern.ndim > 1)
+        return any(
+            (self._layout.group_of_unit[row[row >= 0]] == self._number).any() for each in crossed for row in each
+        )
 
 
 @dataclass(frozen=True)

@@ -44,15 +44,16 @@ class SupernetConfig:
     bins: Literal["budget", "flops_sensitive", "params_sensitive", "flops_params_sensitive", "uniform"] = "budget"
     """Division of groups into bins: "flops_sensitive" makes bins of about equal FLOPs, "params_sensitive" of about
     equal parameters, "flops_params_sensitive" of both; "budget" is the one of these whose costs the budgets cap, where
-    latency counts as FLOPs; "uniform" makes an equal number per group."""
+    latency counts as FLOPs and file size as parameters; "uniform" makes an equal number per group."""
     beta: Positive = 1.0
     """Number of channels in a bin of the group whose channels cost most; larger means fewer, coarser bins."""
     num_bins: PositiveInt = 10
     """Number of bins per group if bins are uniform."""
     min_width: PositiveInt | PositiveShare = 1
     """Smallest width of every group, in channels (int) or as a share of the group (float)."""
-    divisor: PositiveInt = 1
-    """Bin sizes are multiples of this number."""
+    divisor: PositiveInt | Literal["auto"] = 1
+    """Bin sizes are multiples of this number. "auto" finds the steps of the runtime (`LatencyConfig.runtime`) by
+    measuring the most expensive layers at a few widths."""
     choice: Literal["race", "exact"] = "race"
     """Way to find the best candidate during training: "race" is fast, "exact" is that of the paper."""
     sort_by_importance: bool = False
@@ -77,13 +78,30 @@ def build_bins(space: WidthSpace, config: SupernetConfig, beta: float | None = N
         The bins.
 
     Raises:
-        BinError: If the options do not fit the space.
+        BinError: If the options do not fit the space, or the divisor was not measured yet.
     """
-    options = {"min_width": config.min_width, "divisor": config.divisor}
+    options = {"min_width": config.min_width, "divisor": divisor_of(config)}
     if config.bins == "uniform":
         return uniform_bins(space, config.num_bins, **options)  # type: ignore[arg-type]
     costs = _COSTS.get(config.bins, ("flops",))
     return cost_sensitive_bins(space, config.beta if beta is None else beta, costs, **options)  # type: ignore[arg-type]
+
+
+def divisor_of(config: SupernetConfig) -> int:
+    """Return the number of which bin sizes are multiples.
+
+    Args:
+        config: Options of the supernet.
+
+    Returns:
+        The number.
+
+    Raises:
+        BinError: If the divisor is "auto" and was not measured yet.
+    """
+    if config.divisor == "auto":
+        raise BinError('divisor="auto" must be measured before there are bins, as a search does; give a number here')
+    return config.divisor
 
 
 def for_capped_costs(config: SupernetConfig, costs: Collection[str]) -> SupernetConfig:
@@ -94,16 +112,17 @@ def for_capped_costs(config: SupernetConfig, costs: Collection[str]) -> Supernet
 
     Args:
         config: Options of the supernet.
-        costs: The capped costs: "flops", "params" and "latency_ms".
+        costs: The capped costs: "flops", "params", "latency_ms" and "file_bytes", which follows params.
 
     Returns:
         The options, whose `bins` are not "budget".
     """
     if config.bins != "budget":
         return config
-    if "params" not in costs:
+    of_params = {"params", "file_bytes"} & set(costs)
+    if not of_params:
         return replace(config, bins="flops_sensitive")
-    return replace(config, bins="params_sensitive" if set(costs) == {"params"} else "flops_params_sensitive")
+    return replace(config, bins="params_sensitive" if set(costs) == of_params else "flops_params_sensitive")
 
 
 def build_supernet(

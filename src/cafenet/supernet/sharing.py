@@ -261,8 +261,10 @@ def check_sharing(sharing: Sharing, bins: Bins) -> None:
         bins: The bins of each group.
 
     Raises:
-        BinError: If `r` is at least the largest number of bins.
+        BinError: If it is no such way, or `r` is at least the largest number of bins.
     """
+    if not callable(getattr(sharing, "candidates", None)):
+        raise BinError(f"sharing must be LocallyFree(r) or Bilateral(), or have their methods, but is {sharing!r}")
     if isinstance(sharing, LocallyFree) and sharing.r > 0 and sharing.r >= int(bins.num_bins.max()):
         raise BinError(
             f"`r < number of bins` must hold for at least one group, but got r={sharing.r} and at most "

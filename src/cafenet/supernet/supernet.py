@@ -5,7 +5,6 @@ It is what every training of widths is made of, ours and those of other librarie
 """
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from torch import Tensor, nn
 
 from cafenet.common.garbage import put_off_collection
 from cafenet.common.options import MadeBy, Seed, check_arguments
+from cafenet.common.user_code import user_code
 from cafenet.errors import BinError, CheckpointError, TrainingError
-from cafenet.modules.batches import Batch, LossFunction, batch_size, pair_of, part_of
+from cafenet.modules.batches import Batch, LossFunction, batch_size, part_of
 from cafenet.modules.copying import copy_of
 from cafenet.modules.inputs import call_arguments
 from cafenet.modules.randomness import same_randomness
@@ -26,12 +26,12 @@ from cafenet.space.layout import Cut, Subnet, cuts
 from cafenet.space.slicing import Harness, slice_tensors
 from cafenet.space.width_space import TracedSpace, WidthSpace
 from cafenet.supernet.candidate_choice import Choice, Race
-from cafenet.supernet.checkpointing_guard import checkpointing_refused, refuse_reentrant_checkpointing
+from cafenet.supernet.checkpointing_guard import refuse_reentrant_checkpointing
 from cafenet.supernet.exchange import Exchange
 from cafenet.supernet.sharing import BinnedSpace, LocallyFree, Sharing, check_sharing
 from cafenet.supernet.slim import Found, slim_model
 from cafenet.supernet.step import Pick, Step, StepRequest
-from cafenet.training.losses import loss_by_name
+from cafenet.supernet.step_checks import STEP, CheckedLoss, checked_counts, checked_pair
 
 
 class Supernet(nn.Module):
@@ -87,6 +87,8 @@ class Supernet(nn.Module):
         bins = flops_sensitive_bins(space) if bins is None else bins
         self.sharing: Sharing = LocallyFree() if sharing is None else sharing
         check_sharing(self.sharing, bins)
+        if choice is not None and not callable(getattr(choice, "best", None)):
+            raise BinError(f"choice must be Race() or Exact(), or have their method `best`, but is {choice!r}")
         self.model = copy_of(unwrap(model))
         self.space, self.binned = space, BinnedSpace(space, bins)
         self.harness = Harness(self.model, space.layout)
@@ -185,16 +187,18 @@ class Supernet(nn.Module):
             The loss, and the width and subnets that it belongs to.
 
         Raises:
-            TrainingError: If the batch is neither a pair nor a dict, the loss is unknown, the model uses gradient
-                checkpointing, or its parameters are cut in pieces.
+            TrainingError: If the batch is neither a pair nor a dict, the loss is unknown or does not fit it, the model
+                uses reentrant gradient checkpointing, or its parameters are cut in pieces.
+            BinError: If `bin_counts` is no width of this supernet.
         """
-        pair, loss_fn = pair_of(batch), loss_by_name(loss_fn) if isinstance(loss_fn, str) else loss_fn
-        if pair is None:
-            raise TrainingError(f"a batch must be a pair (inputs, target) or a dict, but got {type(batch).__name__}")
+        pair, checked = checked_pair(batch), CheckedLoss(loss_fn)
+        if bin_counts is not None:
+            bin_counts = checked_counts(bin_counts, self.binned.num_bins)
         if not self._is_graph_checked:
             refuse_pieces(self, TrainingError)
         # Through __call__, because Accelerate puts its precision around the forward: around trials, too, then.
-        step: Step = self(StepRequest(pair, loss_fn, bin_counts, random_candidate))
+        with user_code("the model", STEP):
+            step: Step = self(StepRequest(pair, checked, bin_counts, random_candidate))
         return step
 
     def pick(
@@ -240,13 +244,12 @@ class Supernet(nn.Module):
             The loss, averaged over the subnets of the pick.
 
         Raises:
-            TrainingError: If the model uses gradient checkpointing.
+            TrainingError: If the model uses reentrant gradient checkpointing.
         """
         inputs, target = batch
         # Not through __call__: a step did that, and a precision that a library puts around it is not entered twice.
         chosen = [cuts(self.space.layout, subnet) for subnet in pick.subnets]
-        with nullcontext() if self._is_graph_checked else checkpointing_refused():
-            losses = [loss_fn(self._run(inputs, each, keep_buffers=self.training), target) for each in chosen]
+        losses = [loss_fn(self._run(inputs, each, keep_buffers=self.training), target) for each in chosen]
         if not self._is_graph_checked:
             refuse_reentrant_checkpointing(losses[0])
             self._is_graph_checked = True
@@ -373,7 +376,12 @@ class Supernet(nn.Module):
         Raises:
             CheckpointError: If it belongs to a supernet of another model.
         """
-        state, size = state.cpu(), self.generator.get_state().numel()
+        size = self.generator.get_state().numel()
+        if not isinstance(state, Tensor) or state.dtype != torch.uint8:
+            raise CheckpointError(
+                f"_extra_state must be the tensor of bytes that a supernet saved, but is {state!r:.80}"
+            )
+        state = state.cpu()
         if state.numel() != size + 8 * self.space.layout.num_units:
             raise CheckpointError(
                 "the weights must belong to a supernet of the same model, but have another number of channels"

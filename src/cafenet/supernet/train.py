@@ -140,7 +140,12 @@ def check_training(
     """
     check_device(config, device)
     named_loss(loss, config)
-    Feed(data, batch_size=config.batch_size, accumulate=config.accumulate)
+    Feed(
+        data,
+        batch_size=config.batch_size,
+        accumulate=config.accumulate,
+        examples_per_step=config.examples_per_step,
+    )
 
 
 def _begin_with_full_network(

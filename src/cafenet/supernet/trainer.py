@@ -72,6 +72,7 @@ class Trainer(SteppedTraining):
             rank=team.rank,
             world_size=team.size,
             accumulate=config.accumulate,
+            examples_per_step=config.examples_per_step,
             num_workers=config.num_workers,
         )
         super().__init__(feed, team, config.epochs, config.checkpoint_every)
@@ -297,7 +298,7 @@ class Trainer(SteppedTraining):
             "config": {name: value for name, value in asdict(self.config).items() if name not in WITHOUT_EFFECT},
             "sampling": self._sampling_identity(),
             "loss": self._loss_identity(),
-            "examples_per_step": self.feed.batch_size * self.config.accumulate * self.team.size,
+            "examples_per_step": self.feed.batch_size * self.feed.accumulate * self.team.size,
             "steps": self.total_steps,
         }
 

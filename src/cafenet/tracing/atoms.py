@@ -50,6 +50,16 @@ class Freeze:
     """Path of the module in which it happened, or an empty text."""
 
 
+@dataclass(frozen=True, eq=False)
+class ScaleFold:
+    """Positions of weights that make the queries of an attention, and the features of its heads."""
+
+    atoms: AtomArray
+    """The atoms that make queries, of the second trace."""
+    features: AtomArray
+    """The atoms of a head's features, of which the kept share counts."""
+
+
 @dataclass
 class Atoms:
     """Everything that the rules have recorded about channels during one or more runs."""
@@ -72,6 +82,10 @@ class Atoms:
     """Labels of dimensions that must keep at least two positions."""
     parted: list[AtomArray] = field(default_factory=list)
     """Labels that the model's code treats as a separate part, of which something must be left."""
+    first_of_sizes: int | None = None
+    """First atom of the second trace, which follows the sizes of heads, or None without one (see `head_sizes`)."""
+    scales: list[ScaleFold] = field(default_factory=list)
+    """Queries that are multiplied to keep the scale of attention, wherever the check run found that they must be."""
     _left: list[AtomArray] = field(default_factory=list)
     _right: list[AtomArray] = field(default_factory=list)
 

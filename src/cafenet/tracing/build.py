@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,13 +11,16 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from cafenet.space.cost import Cost, FloatArray, Product
-from cafenet.space.layout import AttributeSlot, IntArray, Layout
+from cafenet.space.layout import AttributeSlot, IntArray, Layout, ScaleSlot
 from cafenet.space.width_group import Frozen, WidthGroup
 from cafenet.space.width_space import WidthSpace
-from cafenet.tracing.atoms import Atoms, DimLabel
+from cafenet.tracing.atoms import AtomArray, Atoms, Axis, DimLabel
 from cafenet.tracing.explained import explain_parameters
 from cafenet.tracing.grouping import Group, Grouping, group_units
 from cafenet.tracing.recording import Run
+
+SIZE_MARK = "@head_size"
+"""End of the name of a group that is the size of heads: `"blocks.0.attn.qkv@head_size"`."""
 
 
 def build_space(
@@ -43,7 +46,7 @@ def build_space(
     price_params = partial(_parameter_cost, model, atoms, forms, units)
     gradient = flops.gradient()
     shown = _shown_tensors(model)
-    names = _names(grouping.groups, shown)
+    names = _names(grouping.groups, shown, atoms.first_of_sizes)
     groups = []
     for number, group in enumerate(grouping.groups):
         copies = atoms.copies.get(group.axis.first, 1)
@@ -62,7 +65,11 @@ def build_space(
                 _number=number,
             )
         )
-    frozen = [Frozen(_layer(axis.tensor, shown), axis.size, reason) for axis, reason in grouping.frozen]
+    first = atoms.first_of_sizes
+    frozen = [
+        Frozen(_layer(axis.tensor, shown) + _mark_of_sizes(axis, first), axis.size, reason)
+        for axis, reason in grouping.frozen
+    ]
     frozen += [Frozen(layer, 1, "has one channel") for layer in _single_channel_layers(model)]
     frozen += _unused_layers(model, unused)
     frozen = explain_parameters(model, atoms, grouping, frozen, partial(_layer, shown=shown))
@@ -104,18 +111,26 @@ def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Gro
     numbers: dict[bytes, int] = {}
 
     def number_of(units: IntArray) -> int:
+        if units.ndim > 1:
+            units = units[(units >= 0).any(axis=1)]
+            units = units[0] if len(units) == 1 else units
         key = units.tobytes()
         if key not in numbers:
             numbers[key] = len(patterns)
             patterns.append(units)
         return numbers[key]
 
-    axes: dict[str, dict[int, int]] = {}
+    units_of_axes: dict[tuple[str, int], list[IntArray]] = {}
     for axis in atoms.axes:
         units = grouping.unit_of_atom[axis.first : axis.first + axis.size]
         if (units >= 0).any():
-            axes.setdefault(axis.tensor, {})[axis.dim] = number_of(units)
-    slots = {(slot.module, slot.attribute, slot.index): slot for slot in _parameter_attributes(model, axes)}
+            units_of_axes.setdefault((axis.tensor, axis.dim), []).append(units)
+    axes: dict[str, dict[int, int]] = {}
+    for (tensor, dim), rows in units_of_axes.items():
+        axes.setdefault(tensor, {})[dim] = number_of(rows[0] if len(rows) == 1 else np.stack(rows))
+    found = list(_parameter_attributes(model, axes))
+    found += _size_attributes(model, atoms, grouping, axes, number_of)
+    slots = {(slot.module, slot.attribute, slot.index): slot for slot in found}
     for attribute in (attribute for run in runs for attribute in run.attributes):
         units = _units_of(grouping, attribute.label)
         if (units >= 0).any() and attribute.key not in slots:
@@ -124,7 +139,46 @@ def layout_of(model: nn.Module, atoms: Atoms, runs: Sequence[Run], grouping: Gro
             slots[attribute.key] = AttributeSlot(
                 path, name, number_of(units), as_tuple=attribute.per_element, index=index, whole=whole
             )
-    return Layout(tuple(patterns), axes, tuple(slots.values()), grouping.group_of_unit)
+    scales = tuple(_scale_slots(atoms, grouping, number_of))
+    return Layout(tuple(patterns), axes, tuple(slots.values()), grouping.group_of_unit, scales)
+
+
+def _scale_slots(atoms: Atoms, grouping: Grouping, number_of: Callable[[IntArray], int]) -> Iterable[ScaleSlot]:
+    """Finds the tensors that make queries whose scale follows the size of a head."""
+    for fold in atoms.scales:
+        units = _units_of(grouping, fold.features)
+        if not (units >= 0).any():
+            continue
+        for axis in atoms.axes:
+            inside = fold.atoms[(fold.atoms >= axis.first) & (fold.atoms < axis.first + axis.size)] - axis.first
+            if inside.size:
+                mask = np.zeros(axis.size, dtype=bool)
+                mask[inside] = True
+                yield ScaleSlot(axis.tensor, axis.dim, mask, number_of(units))
+
+
+def _size_attributes(
+    model: nn.Module,
+    atoms: Atoms,
+    grouping: Grouping,
+    axes: Mapping[str, Mapping[int, int]],
+    number_of: Callable[[IntArray], int],
+) -> list[AttributeSlot]:
+    """Sets the number and the size of the heads of `nn.MultiheadAttention` apart where the size varies."""
+    found: list[AttributeSlot] = []
+    for path, module in model.named_modules():
+        if not isinstance(module, nn.MultiheadAttention) or atoms.first_of_sizes is None:
+            continue
+        name = f"{path}.out_proj.weight" if path else "out_proj.weight"
+        rows = [
+            grouping.unit_of_atom[axis.first : axis.first + axis.size]
+            for axis in atoms.axes
+            if (axis.tensor, axis.dim) == (name, 1)
+        ]
+        if 1 in axes.get(name, {}) and len(rows) == 2:
+            found.append(AttributeSlot(path, "num_heads", number_of(rows[0]), divisor=module.head_dim))
+            found.append(AttributeSlot(path, "head_dim", number_of(rows[1]), divisor=module.num_heads))
+    return found
 
 
 def _units_of(grouping: Grouping, label: IntArray) -> IntArray:
@@ -235,13 +289,27 @@ class _Forms:
         self._by_units: dict[bytes, FloatArray] = {}
 
     def product(self, constant: int, sizes: Iterable[tuple[int, DimLabel]]) -> Product:
-        forms = []
+        forms: list[FloatArray] = []
         for size, label in sizes:
             if label is None:
                 constant *= size
-            else:
+            elif label.ndim == 1:
                 forms.append(self._form(label))
+            else:
+                factor, both = self._forms_of_both(label)
+                constant *= factor
+                forms += both
         return Product(constant, tuple(forms))
+
+    def _forms_of_both(self, label: IntArray) -> tuple[int, list[FloatArray]]:
+        """Counts the positions that a head and a feature of it both keep: 6 rows are 2 heads times 3 features."""
+        rows = [row for row in label if (_units_of(self._grouping, row) >= 0).any()]
+        forms = [self._count(_units_of(self._grouping, row)) for row in rows]
+        if len(forms) < 2:
+            return (1, forms) if forms else (label.shape[1], [])
+        divisors = [int(np.gcd.reduce(form[form != 0].astype(np.int64))) for form in forms]
+        factor = math.prod(divisors) // label.shape[1]
+        return factor, [form / divisor for form, divisor in zip(forms, divisors, strict=True)]
 
     def _form(self, label: IntArray) -> FloatArray:
         if id(label) not in self._by_label:
@@ -260,11 +328,15 @@ class _Forms:
 
 def _parameter_cost(model: nn.Module, atoms: Atoms, forms: _Forms, units: IntArray) -> Cost:
     """Builds the number of parameters: one product of dimension sizes per parameter."""
-    sizes: dict[str, list[tuple[int, DimLabel]]] = {name: [] for name, _ in model.named_parameters()}
+    labels: dict[str, dict[int, list[AtomArray]]] = {name: {} for name, _ in model.named_parameters()}
     for axis, label in zip(atoms.axes, atoms.axis_labels, strict=True):
-        if axis.tensor in sizes:
-            sizes[axis.tensor].append((axis.size, label))
-    return Cost([forms.product(1, dims) for dims in sizes.values()], units)
+        if axis.tensor in labels:
+            labels[axis.tensor].setdefault(axis.dim, []).append(label)
+    sizes = [
+        [(each[0].size, each[0] if len(each) == 1 else np.stack(each)) for each in dims.values()]
+        for dims in labels.values()
+    ]
+    return Cost([forms.product(1, dims) for dims in sizes], units)
 
 
 def _unit_of_channel(grouping: Grouping, group: Group) -> IntArray:
@@ -300,6 +372,10 @@ def _shown_tensors(model: nn.Module) -> dict[str, str]:
     return shown
 
 
+def _mark_of_sizes(axis: Axis, first_of_sizes: int | None) -> str:
+    return SIZE_MARK if first_of_sizes is not None and axis.first >= first_of_sizes else ""
+
+
 def _layer(tensor: str, shown: dict[str, str]) -> str:
     """The name that users know: the module of a weight, or the name of a parameter that belongs to no layer."""
     tensor = shown.get(tensor, tensor)
@@ -307,14 +383,14 @@ def _layer(tensor: str, shown: dict[str, str]) -> str:
     return module if parameter == "weight" and module else tensor
 
 
-def _names(groups: tuple[Group, ...], shown: dict[str, str]) -> list[str]:
+def _names(groups: tuple[Group, ...], shown: dict[str, str], first_of_sizes: int | None) -> list[str]:
     """Names each group after the layer that creates its first channel; a second group of one layer adds its
-    position.
+    position, and a size of heads says so.
     """
     names: list[str] = []
     for group in groups:
         tensor, position = group.axis.tensor, group.positions[0]
-        name = _layer(tensor, shown)
+        name = _layer(tensor, shown) + _mark_of_sizes(group.axis, first_of_sizes)
         wanted = (name, f"{name}@{position}", tensor, f"{tensor}@{position}")
         numbered = (f"{tensor}@{position}.{number}" for number in itertools.count(2))
         names.append(next(each for each in itertools.chain(wanted, numbered) if each not in names))

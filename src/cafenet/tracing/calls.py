@@ -94,3 +94,5 @@ class Record:
     """Labels of all results."""
     read: Any = None
     """The number that the model's code read from a tensor with this op, or None."""
+    factors: tuple[float, ...] = ()
+    """The numbers with fractions among the arguments, where sizes of heads are followed: a scale must not change."""

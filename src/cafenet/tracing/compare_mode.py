@@ -16,7 +16,7 @@ from cafenet.tracing.recording import BROADCAST, tensors_in
 from cafenet.tracing.size_ties import SizeTie, asked_sizes, find_ties
 from cafenet.tracing.stand_in import size_depends_on_values, stand_in
 from cafenet.tracing.values import Values, has_value
-from cafenet.tracing.watching import EagerMode, ModulePaths, on_one_device
+from cafenet.tracing.watching import EagerMode, ModulePaths, factors_in, on_one_device
 
 # Whether a reshape copies first depends on strides, and so on whether a dimension has the size 1.
 _COPY = torch.ops.aten.clone.default
@@ -75,7 +75,8 @@ class Sizes:
         if label is None:
             return size
         if id(label) not in self._known:
-            self._known[id(label)] = int(self._keep[np.where(label >= 0, self._units[label], -1)].sum())
+            kept = self._keep[np.where(label >= 0, self._units[label], -1)]
+            self._known[id(label)] = int((kept if kept.ndim == 1 else kept.all(axis=0)).sum())
         return self._known[id(label)]
 
 
@@ -108,6 +109,8 @@ class CompareMode(EagerMode):
         self.path = ""
         self.faults: list[Fault] = []
         self.ties: list[SizeTie] = []
+        self.changed: list[tuple[Record, float | None]] = []
+        """Ops whose factors are others than in the trace, with the ratio to before (None if they are no product)."""
         self._is_standing_in = False
 
     @property
@@ -154,6 +157,8 @@ class CompareMode(EagerMode):
             return record.read
         out: Any = None
         try:
+            if record.factors:
+                self._compare_factors(factors_in(args, kwargs), record)
             out = self.execute(func, args, kwargs, tensors)
             self._compare(func, out, record)
         except Exception as error:
@@ -213,6 +218,17 @@ class CompareMode(EagerMode):
             [self._sizes.predict(size, label) for size, label in zip(shape, labels, strict=True)]
             for shape, labels in zip(record.shapes, record.outputs, strict=True)
         ]
+
+    def _compare_factors(self, found: tuple[float, ...], record: Record) -> None:
+        """Notes a factor that the code computes from sizes, as the scale of attention."""
+        if found != record.factors:
+            ratio = (
+                found[0] / record.factors[0] if len(found) == len(record.factors) == 1 and record.factors[0] else None
+            )
+            is_product = record.func.overloadpacket in (torch.ops.aten.mul, torch.ops.aten.div)
+            if ratio and record.func.overloadpacket is torch.ops.aten.div:
+                ratio = 1 / ratio
+            self.changed.append((record, ratio if is_product else None))
 
     def _compare(self, func: Any, out: Any, record: Record) -> None:
         for tensor, shape, labels in zip(tensors_in((out,)), record.shapes, record.outputs, strict=True):

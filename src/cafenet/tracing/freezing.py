@@ -18,6 +18,17 @@ WHOLE_MODULES: dict[type[nn.Module], str] = {
 }
 
 
+def settle_modules(model: nn.Module, atoms: Atoms) -> None:
+    """Freezes and ties what the kind of a module decides.
+
+    Args:
+        model: The traced model.
+        atoms: Everything that the rules have recorded; freezes and ties are added to it.
+    """
+    freeze_whole_modules(model, atoms)
+    tie_multihead_attention(model, atoms)
+
+
 def freeze_whole_modules(model: nn.Module, atoms: Atoms) -> None:
     """Freezes every dimension of modules whose code fixes the relation between their sizes.
 

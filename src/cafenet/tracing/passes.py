@@ -129,7 +129,7 @@ def _follow(model: nn.Module, this: Pass, tensors: dict[str, Tensor], table: Rul
     args, kwargs = copied((ground.args, ground.kwargs))
     if ground.values is not None:
         args, kwargs = ground.values.beside((args, kwargs))
-    run.chosen_parts = table.chosen_parts
+    run.chosen_parts, run.follows_sizes = table.chosen_parts, table.follows_sizes
     mode = WatchMode(run, table, paths, ground.values, this.seed)
     try:
         with (

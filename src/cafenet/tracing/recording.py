@@ -44,6 +44,18 @@ class AttributeLabel:
         return (self.path, self.attribute, self.source.index if self.source else None)
 
 
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """One product of queries and keys."""
+
+    path: str
+    """Path of the running module."""
+    features: AtomArray
+    """The features of a head, over which the product sums."""
+    queries: AtomArray | None
+    """The atoms of the weights that make the queries (or the keys, if only these are known), or None if neither are."""
+
+
 @dataclass
 class Run:
     """The state that rules read and write."""
@@ -80,6 +92,12 @@ class Run:
     """All views so far that cut a labelled dimension in several, with the part that varies."""
     unfit: list[AtomArray] = field(default_factory=list)
     """Labels that stay whole because of their use, so that another part of their cut might vary (heads)."""
+    follows_sizes: bool = False
+    """Whether the features of heads are followed instead of heads (see `head_sizes`)."""
+    features: list[AtomArray] = field(default_factory=list)
+    """Labels of the features of heads that the products of attention let vary."""
+    scores: list[Scores] = field(default_factory=list)
+    """The products of queries and keys whose features may vary."""
     has_attention: bool = False
     """Whether a product of two activations was seen, which is the only reason to look for other parts of cuts."""
 

@@ -12,6 +12,7 @@ suspects of these faults are then tried together, one of each fault at a time.
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,13 +25,15 @@ from cafenet.modules.outputs import chosen_outputs
 from cafenet.modules.randomness import fixed_randomness
 from cafenet.space.layout import IntArray, Layout, Subnet, cuts
 from cafenet.space.slicing import Harness, slice_tensors
-from cafenet.tracing.atoms import Atoms, Labels
+from cafenet.tracing.atoms import AtomArray, Atoms, Labels
 from cafenet.tracing.build import layout_of
 from cafenet.tracing.calls import READ, Record
 from cafenet.tracing.compare_mode import CompareMode, Fault, Mismatch, ReshapeMode, Sizes
 from cafenet.tracing.grouping import Group, Grouping, group_units
+from cafenet.tracing.head_sizes import freeze_uneven
 from cafenet.tracing.passes import Pass
 from cafenet.tracing.recording import BROADCAST, Run
+from cafenet.tracing.scales import settle_scales
 from cafenet.tracing.size_ties import SizeTie
 from cafenet.tracing.watching import ModulePaths
 
@@ -47,37 +50,79 @@ class _Failure:
     record: Record | None
 
 
-def find_faults(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> None:
+def find_faults(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> list[SizeTie]:
     """Freezes all groups that the model's code does not let vary in one of the passes.
 
     Args:
         model: The traced model, which is not changed.
         atoms: Everything that the rules have recorded; the freezes are added to it.
         passes: The passes to repeat with cut groups.
+
+    Returns:
+        The ties that the check run has added.
     """
-    for this in passes:
-        _find_faults_in(model, atoms, this, [each.run for each in passes])
+    runs = [each.run for each in passes]
+    return [tie for this in passes for tie in _find_faults_in(model, atoms, this, runs)]
 
 
-def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[Run]) -> None:
+def _find_faults_in(model: nn.Module, atoms: Atoms, this: Pass, runs: Sequence[Run]) -> list[SizeTie]:
     tied = _Tied(atoms) if any(run.has_attention for run in runs) else None
     is_replay = False
     for turn in itertools.count():
         grouping = group_units(atoms)
         if not grouping.groups:
-            return
+            return []
         checker = _Checker(model, this, grouping, layout_of(model, atoms, runs, grouping))
         failures = checker.all_failures(is_replay)
         is_replay = checker.is_replay
         if not failures:
-            return
+            return tied.ties if tied is not None else []
         if tied is not None and tied.changed(checker.ties, failures, grouping):
             continue
         if this.training and any(checker.failures(()) for _ in range(3)):
-            return  # the pass differs each time, even at full width, so it says nothing about widths
+            return []  # the pass differs each time, even at full width, so it says nothing about widths
         for number, failure in checker.guilty(failures, thorough=turn > 0).items():
             group = grouping.groups[number]
             atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
+    return []
+
+
+def check_sizes(model: nn.Module, atoms: Atoms, passes: Sequence[Pass]) -> bool:
+    """Freezes the sizes of heads that the model's code does not let vary. All other widths have been checked before.
+
+    Every run is made twice, with another number of features the second time: heads and features that are kept may by
+    accident be as many as what the code computes from other widths.
+
+    Args:
+        model: The traced model, which is not changed.
+        atoms: The atoms of both traces (see `head_sizes`); the freezes are added to them.
+        passes: The passes to repeat with cut groups.
+
+    Returns:
+        Whether the sizes that are left may vary. If not, some fault has nothing to do with a size that is known.
+    """
+    runs = [each.run for each in passes]
+    settled = 0
+    while settled < len(passes):
+        grouping = group_units(atoms)
+        if freeze_uneven(atoms, grouping):
+            continue
+        sizes = {
+            number for number, group in enumerate(grouping.groups) if group.axis.first >= (atoms.first_of_sizes or 0)
+        }
+        if not sizes:
+            return True
+        checker = _Checker(model, passes[settled], grouping, layout_of(model, atoms, runs, grouping))
+        failures = checker.all_failures(False) or checker.with_other_sizes(sizes).all_failures(False)
+        guilty = {n: failure for failure in reversed(failures) for n in sorted(failure.suspects & sizes)}
+        if failures and not guilty:
+            return False
+        for number, failure in guilty.items():
+            group = grouping.groups[number]
+            atoms.freeze(group.axis.first + group.positions, failure.reason, failure.path)
+        if not failures and not settle_scales(atoms, runs[settled], checker.changed, checker.predict):
+            settled += 1
+    return True
 
 
 class _Tied:
@@ -85,7 +130,7 @@ class _Tied:
 
     def __init__(self, atoms: Atoms) -> None:
         self._atoms = atoms
-        self._ties: list[SizeTie] = []
+        self.ties: list[SizeTie] = []
         self._refused: set[bytes] = set()
 
     def changed(self, proposed: Sequence[SizeTie], failures: Sequence[_Failure], grouping: Grouping) -> bool:
@@ -96,15 +141,15 @@ class _Tied:
         """
         new = [tie for tie in proposed if tie.is_new(grouping.component) and tie.key not in self._refused]
         for tie in new:
-            self._ties.append(tie)
+            self.ties.append(tie)
             self._atoms.tie(tie.label, tie.source, "", "")
         if new:
             return True
         suspects = set().union(*(failure.suspects for failure in failures))
-        wrong = [tie for tie in self._ties if not suspects.isdisjoint(_groups_of_label(grouping, tie.label))]
+        wrong = [tie for tie in self.ties if not suspects.isdisjoint(_groups_of_label(grouping, tie.label))]
         for tie in wrong:
             self._refused.add(tie.key)
-            self._ties.remove(tie)
+            self.ties.remove(tie)
             self._atoms.untie(tie.label, tie.source)
         return bool(wrong)
 
@@ -123,8 +168,26 @@ class _Checker:
         self._kept = _kept(grouping.groups)
         self.ties: list[SizeTie] = []
         """Ties that would explain faults of the runs so far."""
+        self.changed: list[tuple[Record, float | None]] = []
+        """Ops of the last run whose factors are others than in the trace."""
         self.is_replay = False
         """Whether the model's code reads the numbers of the trace from tensors, not those of the run."""
+
+    def with_other_sizes(self, sizes: set[int]) -> "_Checker":
+        """Copies the checker with another number of features in the groups that are sizes of heads."""
+        other = copy(self)
+        other._kept = list(self._kept)
+        for number in sizes:
+            size, num_kept = self._grouping.groups[number].units.size, self._kept[number].size
+            num_other = next((num for num in (size - 1, size - 2) if num not in (num_kept, 1) and num > 0), num_kept)
+            other._kept[number] = np.arange(size - num_other, size)
+        return other
+
+    def predict(self, label: AtomArray) -> float:
+        """Predicts the share of the features of a head that are kept if all groups are cut."""
+        subnet = Subnet(tuple(self._kept))
+        sizes = Sizes(self._grouping, subnet.keeps(self._layout))
+        return sizes.predict(label.size, label) / float(label.size)
 
     def all_failures(self, is_replay: bool) -> list[_Failure]:
         """Runs the model with all groups cut.
@@ -183,6 +246,7 @@ class _Checker:
             if values is not None:
                 values.give_back()
         self.ties += mode.ties
+        self.changed = mode.changed
         return [
             _Failure(
                 f"does not let its width vary: {fault.reason}; {_REMEDY}",

@@ -17,12 +17,14 @@ from cafenet.space.width_space import WidthSpace
 from cafenet.tracing.atoms import Atoms
 from cafenet.tracing.build import build_space
 from cafenet.tracing.cuts import PartChoice
-from cafenet.tracing.freezing import freeze_named, freeze_whole_modules, tie_multihead_attention
+from cafenet.tracing.freezing import freeze_named, settle_modules
+from cafenet.tracing.head_sizes import laid_over, parts_of_sizes
 from cafenet.tracing.own_forwards import expect_own_forwards
 from cafenet.tracing.passes import Pass, watch
 from cafenet.tracing.recording import Rule
 from cafenet.tracing.rules.table import RuleTable
-from cafenet.tracing.shape_check import find_faults
+from cafenet.tracing.shape_check import check_sizes, find_faults
+from cafenet.tracing.size_ties import SizeTie
 
 
 def trace(
@@ -33,6 +35,7 @@ def trace(
     min_width: int | float = 1,
     rules: Mapping[Any, Rule] | None = None,
     outputs: str | int | Sequence[str | int] | None = None,
+    head_sizes: bool = False,
     verify: bool = True,
 ) -> WidthSpace:
     """Finds the widths of a model that may vary, by watching one run of it. The model is not changed.
@@ -55,6 +58,9 @@ def trace(
         outputs: Parts of the model's output that matter, by name, index or path (`"logits"`, `0`, `"features.1"`). None
             means all parts. These parts keep their sizes. The other parts, such as hidden states that are returned
             beside logits, may vary, and `cafenet.verify` does not compare them.
+        head_sizes: Whether the size of attention heads may vary, too, beside their number. Such groups are named after
+            the layer that makes the queries, with `@head_size` at the end. The scale of attention stays that of the
+            full model: where the code computes it from the size of a head, queries are multiplied to make up for that.
         verify: Whether to run the model again with every group cut differently, and to compare the shape of every
             intermediate result with the prediction of the trace. Groups that the model's code does not let vary are
             frozen.
@@ -80,7 +86,14 @@ def trace(
         {'0': 4}
     """
     space = find_space(
-        model, example_inputs, freeze=freeze, min_width=min_width, rules=rules, outputs=outputs, verify=verify
+        model,
+        example_inputs,
+        freeze=freeze,
+        min_width=min_width,
+        rules=rules,
+        outputs=outputs,
+        head_sizes=head_sizes,
+        verify=verify,
     )
     if not space.groups:
         raise TraceError(
@@ -100,6 +113,7 @@ def find_space(
     min_width: int | float = 1,
     rules: Mapping[Any, Rule] | None = None,
     outputs: str | int | Sequence[str | int] | None = None,
+    head_sizes: bool = False,
     verify: bool = True,
 ) -> WidthSpace:
     """Finds the width space of a model as `trace` does, but allows a space with no searchable group.
@@ -112,6 +126,7 @@ def find_space(
             1).
         rules: Op rules to add or replace, by aten op.
         outputs: Parts of the model's output that matter. None means all parts.
+        head_sizes: Whether the size of attention heads may vary, too.
         verify: Whether to check the space with a second run at other widths.
 
     Returns:
@@ -129,12 +144,12 @@ def find_space(
     if not any(tensor.numel() for tensor in tensors_of((args, kwargs))):
         raise TraceError("example_inputs must hold at least one value, but all tensors are empty; use a batch of one")
     paths = output_paths(outputs)
-    atoms, passes, unused = _watch_with_best_cuts(model, args, kwargs, rules, paths)
-    freeze_whole_modules(model, atoms)
-    tie_multihead_attention(model, atoms)
+    atoms, passes, unused, table = _watch_with_best_cuts(model, args, kwargs, rules, paths)
+    settle_modules(model, atoms)
     freeze_named(model, atoms, freeze)
-    if verify:
-        find_faults(model, atoms, passes)
+    ties = find_faults(model, atoms, passes) if verify else []
+    if head_sizes and verify and any(each.run.has_attention for each in passes):
+        atoms, passes = _with_head_sizes(model, args, kwargs, table, atoms, passes, ties, freeze)
     space = build_space(model, atoms, [each.run for each in passes], unused, min_width)
     return replace(space, outputs=paths)
 
@@ -145,7 +160,7 @@ def _watch_with_best_cuts(
     kwargs: dict[str, Any],
     rules: Mapping[Any, Rule] | None,
     paths: tuple[str, ...],
-) -> tuple[Atoms, list[Pass], list[str]]:
+) -> tuple[Atoms, list[Pass], list[str], RuleTable]:
     """Watches the model, and again with other parts of the cuts in its attention, until these may vary."""
     choice, note_sizes = PartChoice(), True
     while True:
@@ -160,7 +175,28 @@ def _watch_with_best_cuts(
         runs = [each.run for each in passes if each.run.has_attention or choice.parts]
         cuts = [cut for run in runs for cut in run.cuts]
         if not choice.improve(atoms, cuts, [label for run in runs for label in run.unfit]):
-            return atoms, passes, unused
+            return atoms, passes, unused, table
+
+
+def _with_head_sizes(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    table: RuleTable,
+    atoms: Atoms,
+    passes: list[Pass],
+    ties: Sequence[SizeTie],
+    freeze: str | Sequence[str],
+) -> tuple[Atoms, list[Pass]]:
+    """Watches the model once more for the sizes of heads, and lays this trace over the one that follows heads."""
+    parts = parts_of_sizes(cut for each in passes for cut in each.run.cuts)
+    other, again, _ = watch(model, args, kwargs, table.for_sizes(parts))
+    settle_modules(model, other)
+    both = laid_over((atoms, passes), (other, again), ties)
+    if both is None:
+        return atoms, passes
+    freeze_named(model, both[0], freeze)
+    return both if check_sizes(model, *both) else (atoms, passes)
 
 
 def _expect_sizes(model: nn.Module) -> None:

@@ -139,8 +139,24 @@ class WatchMode(EagerMode):
         self._find_rule(func)(self._run, call)
         shapes = tuple(tuple(tensor.shape) for tensor in outputs)
         labels = tuple(raw_labels(tensor) for tensor in outputs)
-        self._run.records.append(Record(func, path, before, shapes, labels, out if func is READ else None))
+        factors = factors_in(args, kwargs) if self._run.follows_sizes else ()
+        self._run.records.append(Record(func, path, before, shapes, labels, out if func is READ else None, factors))
         return out
+
+
+def factors_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float, ...]:
+    """Collects the numbers with fractions that an op is given, and the value of a constant with one element.
+
+    Args:
+        args: Positional arguments of the op.
+        kwargs: Keyword arguments of the op.
+
+    Returns:
+        The numbers in order.
+    """
+    found = [value for value in (*args, *kwargs.values()) if type(value) is float]
+    constants = [value for value in args if isinstance(value, Tensor) and not value.is_meta and value.numel() == 1]
+    return (*found, *(float(value) for value in constants if not has_value(value) and value.is_floating_point()))
 
 
 def on_one_device(

@@ -60,6 +60,7 @@ class Feed:
         rank: Number of this process.
         world_size: Number of processes.
         accumulate: Number of micro-batches per step and process.
+        examples_per_step: Number of examples per step of all processes, which decides instead, or None.
         num_workers: Number of processes that load data.
 
     Raises:
@@ -75,6 +76,7 @@ class Feed:
         rank: int = 0,
         world_size: int = 1,
         accumulate: int = 1,
+        examples_per_step: int | None = None,
         num_workers: int = 0,
     ) -> None:
         """Checks that the data fills at least one step."""
@@ -82,7 +84,9 @@ class Feed:
         if isinstance(data, DataLoader):
             batch_size, num_workers, collate = _loader_batch_size(data), data.num_workers, data.collate_fn
             data = data.dataset
-        self._num_parts, self._rank, self._accumulate = world_size * accumulate, rank, accumulate
+        if examples_per_step is not None:
+            accumulate = _micro_batches(examples_per_step, batch_size, world_size)
+        self._num_parts, self._rank, self.accumulate = world_size * accumulate, rank, accumulate
         self.batch_size, self._seed = batch_size, seed
         self._dataset, self._num_workers, self._collate = data, num_workers, collate
         self._size = size = _length(data)
@@ -116,7 +120,7 @@ class Feed:
         order = np.random.default_rng((self._seed, epoch)).permutation(self._size)
         chunks: list[list[int]] = []
         for step in range(first_step, self.steps_per_epoch):
-            for part in range(self._rank * self._accumulate, (self._rank + 1) * self._accumulate):
+            for part in range(self._rank * self.accumulate, (self._rank + 1) * self.accumulate):
                 start = (step * self._num_parts + part) * self.batch_size
                 chunks.append(order[start : start + self.batch_size].tolist())
         loader: DataLoader[Any] = DataLoader(
@@ -129,7 +133,7 @@ class Feed:
         )
         micro = iter(loader)
         for _ in range(first_step, self.steps_per_epoch):
-            yield [next(micro) for _ in range(self._accumulate)]
+            yield [next(micro) for _ in range(self.accumulate)]
 
 
 class SeededBatches(Dataset[Any]):
@@ -187,6 +191,16 @@ def collate_examples(examples: list[Any]) -> Any:
         return default_collate(examples)
     except (TypeError, RuntimeError) as error:
         raise DataError(_mismatch(examples) or f"examples must go into batches, but: {first_line(error)}") from error
+
+
+def _micro_batches(examples_per_step: int, batch_size: int, world_size: int) -> int:
+    """Returns the number of micro-batches of each process that make a step together."""
+    if examples_per_step % (batch_size * world_size):
+        raise TrainingError(
+            f"examples_per_step must be a multiple of batch_size x processes, but {examples_per_step} is none of "
+            f"{batch_size} x {world_size}; change one of them"
+        )
+    return examples_per_step // (batch_size * world_size)
 
 
 def _mismatch(examples: list[Any]) -> str:

@@ -38,6 +38,9 @@ class TrainConfig:
     """Number of examples per micro-batch and process."""
     accumulate: PositiveInt = 1
     """Number of micro-batches per step and process."""
+    examples_per_step: PositiveInt | None = None
+    """Number of examples per step of all processes, in place of `accumulate`. A training that is continued by fewer or
+    more processes then takes the same steps. It must be a multiple of `batch_size` times the number of processes."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     """The optimiser and its options."""
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)

@@ -2,12 +2,14 @@
 
 import math
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map
@@ -16,6 +18,7 @@ from cafenet.common.interrupts import Stopped, graceful_stop
 from cafenet.common.read_files import gone
 from cafenet.common.run_log import RunLog
 from cafenet.common.user_code import items_of, user_code
+from cafenet.errors import CheckpointError
 from cafenet.modules.digests import digest_of_parameters
 from cafenet.training.batch_feed import Feed
 from cafenet.training.checkpoint import expect_same_start, read_checkpoint, restoring, write_checkpoint
@@ -59,6 +62,9 @@ class SteppedTraining(ABC):
         """Path of the checkpoint."""
         self._checkpoint_every = checkpoint_every
         self._begins_with: dict[str, Any] = {}
+        self._has_own_disk: bool | None = None
+        self._is_missing_somewhere = False
+        """Whether the checkpoint to continue from is missing on some host's disk."""
         self._saved_at = time.monotonic()
 
     @abstractmethod
@@ -96,29 +102,53 @@ class SteppedTraining(ABC):
         if saved is not None:
             with restoring(self.checkpoint):
                 self._set_state(saved)
+        if self._is_missing_somewhere:
+            self._keep()
 
     def _saved(self) -> dict[str, Any] | None:
         """Returns the state to continue from, which is the same in every process, or None to begin anew.
 
-        Only the first process reads its disk. Without a checkpoint the others begin with the state of the first.
+        One process of each host reads its disk, and the checkpoint with the most steps counts: a host whose disk has it
+        may have another rank than before. Without a checkpoint all begin with the state of the first process.
         """
-        saved = None
-        if self.checkpoint is not None and self.team.is_first:
-            saved = read_checkpoint(self.checkpoint, self._identity())
-            self._begins_with = {"weights": digest_of_parameters(self._weights()), "data": self.feed.sketch()}
-            if saved is not None:
-                self._begins_with = expect_same_start(self.checkpoint, saved, self._begins_with)
-        if self.team.size > 1:
-            start = self._state()  # asks every process
-            saved = self.team.of_first(tree_map(_on_cpu, start if saved is None else saved))
+        saved, problem = None, None
+        if self.checkpoint is not None and self.team.writes:
+            try:
+                saved = self._read(self.checkpoint)
+            except CheckpointError as error:
+                problem = error
+        if self.team.size == 1:
+            if problem is not None:
+                raise problem
+            return saved
+        step = -1 if saved is None else int(saved["step"])
+        found = self.team.gather((step, problem and str(problem), self.team.writes))
+        refused = next((text for _, text, _ in found if text), None)
+        if refused is not None:  # in every process, so that none of them waits for the others
+            raise problem or CheckpointError(refused)
+        last = max(step for step, _, _ in found)
+        source = [step for step, _, _ in found].index(last)
+        self._is_missing_somewhere = any(writes and step < last for step, _, writes in found)
+        start = self._state()  # asks every process
+        self._begins_with = self.team.of(source, self._begins_with)
+        return cast(dict[str, Any], self.team.of(source, tree_map(_on_cpu, start if saved is None else saved)))
+
+    def _read(self, checkpoint: Path) -> dict[str, Any] | None:
+        """Reads the checkpoint on this host's disk, if there is one."""
+        saved = read_checkpoint(checkpoint, self._identity())
+        self._begins_with = {"weights": digest_of_parameters(self._weights()), "data": self.feed.sketch()}
+        if saved is not None:
+            self._begins_with = expect_same_start(checkpoint, saved, self._begins_with)
         return saved
 
     def _keep(self) -> None:
-        """Writes the state that `_saved` will return; only the first process writes."""
+        """Writes the state that `_saved` will return, once on every disk."""
         if self.checkpoint is None:
             return
+        if self._has_own_disk is None:
+            self._has_own_disk = has_own_disk(self.team, self.checkpoint.parent)
         state = self._state()  # asks every process
-        if self.team.is_first:
+        if self._has_own_disk:
             if not self.checkpoint.parent.is_dir():  # the log created it, so it was removed since
                 raise gone(self.checkpoint.parent)
             content = {"identity": self._identity(), "begins_with": self._begins_with, **state}
@@ -137,6 +167,9 @@ class SteppedTraining(ABC):
         return self.team.gather((torch.get_rng_state(), cuda))
 
     def _set_random_state(self, states: list[Any], device: torch.device) -> None:
+        if self.team.rank >= len(states):  # there are more processes than before
+            torch.manual_seed(int(np.random.SeedSequence((self.step, self.team.rank)).generate_state(1)[0]))
+            return
         cpu, cuda = states[self.team.rank]
         torch.set_rng_state(cpu)
         if cuda is not None:
@@ -192,6 +225,33 @@ class SteppedTraining(ABC):
         """Return whether a checkpoint is due: by its steps, or by the time, as steps may be slow."""
         is_late = time.monotonic() - self._saved_at > _CHECKPOINT_SECONDS
         return self.team.any(is_late) or self.step % self._checkpoint_every == 0
+
+
+def has_own_disk(team: Processes, directory: Path) -> bool:
+    """Finds out whether this process writes into a directory: the first one does, and the first one of each host that
+    does not see the first one's disk.
+
+    Args:
+        team: This process among all processes, all of which must call this.
+        directory: The directory; it is made where it is written to.
+
+    Returns:
+        True if this process writes.
+    """
+    if team.size == 1:
+        return True
+    probe = directory / f".seen-by-{team.of_first(uuid.uuid4().hex)}"
+    if team.is_first:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+    team.barrier()
+    is_own = team.is_first or (team.writes and not probe.exists())
+    team.barrier()
+    if team.is_first:
+        probe.unlink(missing_ok=True)
+    if is_own:
+        directory.mkdir(parents=True, exist_ok=True)
+    return is_own
 
 
 def _on_cpu(leaf: Any) -> Any:

@@ -6,13 +6,17 @@ DDP's hooks do not see a functional call, so gradients are averaged after the ba
 
 import atexit
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from cafenet.errors import CafeNetError
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,11 @@ class Processes:
     def is_first(self) -> bool:
         """Whether this process has rank 0."""
         return self.rank == 0
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes what its host keeps: the first one of each host, as torchrun tells."""
+        return self.is_first or (self.size > 1 and os.environ.get("LOCAL_RANK") == "0")
 
     def mean(self, values: Tensor) -> Tensor:
         """Averages values over all processes.
@@ -78,10 +87,47 @@ class Processes:
         Returns:
             The value of the first process.
         """
+        return self.of(0, value)
+
+    def of(self, rank: int, value: Any) -> Any:
+        """Sends one process's value to all processes.
+
+        Args:
+            rank: Number of the process.
+            value: Value of this process, which counts only in that one.
+
+        Returns:
+            The value of that process.
+        """
         values = [value]
         if self.size > 1:
-            dist.broadcast_object_list(values, src=0)
+            dist.broadcast_object_list(values, src=rank)
         return values[0]
+
+    def on_first(self, work: Callable[[], Result]) -> Result:
+        """Does work in the first process alone, and sends its result to all.
+
+        Args:
+            work: Function that is called in the first process.
+
+        Returns:
+            Its result.
+
+        Raises:
+            CafeNetError: If the work ends in one: in every process, so that none of them waits for the others.
+        """
+        result, problem = None, None
+        if self.is_first:
+            try:
+                result = work()
+            except CafeNetError as error:
+                if self.size == 1:
+                    raise
+                problem = error
+        result, problem = self.of_first((result, problem))
+        if problem is not None:
+            raise problem
+        return cast(Result, result)
 
     @torch.no_grad()
     def average(self, tensors: Iterable[Tensor | None]) -> None:

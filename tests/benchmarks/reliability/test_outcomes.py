@@ -11,6 +11,7 @@ import cafenet
 from benchmarks.reliability import children, damaged, hostile, inputs, kills, models
 from benchmarks.reliability.jobs import JOBS
 from benchmarks.reliability.wrong_calls import CALLS, UsersMistake, net, raising, search
+from benchmarks.reliability.wrong_loops import LOOPS
 
 PARTS = (kills.PART, damaged.PART, inputs.PART, hostile.PART, models.PART)
 
@@ -152,7 +153,7 @@ def test_at_least_300_wrong_inputs_with_names_of_their_own(shared):
     """A name is also how a case's outcome is kept, so no two may have the same one."""
     names = [case.name for case in inputs.cases(shared)]
     assert len(names) == len(set(names)) >= 300
-    assert sum(len(values) for table in CALLS.values() for _, _, values in table) >= 200
+    assert sum(len(values) for table in (*CALLS.values(), *LOOPS.values()) for _, _, values in table) >= 700
 
 
 def test_at_least_100_kills():

@@ -2,8 +2,9 @@
 
 The estimate is a sum with no negative term: a constant, a rate for FLOPs, one for params and one for each width. It
 therefore never falls when a group gets wider, as a search under a budget requires. Smallest example: a model that takes
-2 ms at full width and 1.5 ms at half its FLOPs is estimated as 1 ms + 1 ms x FLOPs / full FLOPs. Real latencies have
-steps (widths that are multiples of 8 are often faster), so the final pick is measured.
+2 ms at full width and 1.5 ms at half its FLOPs is estimated as 1 ms + 1 ms x FLOPs / full FLOPs. Runtimes
+compute blocks of channels, so widths may count as rounded up to multiples of 8, 16 or 32; which of these, the
+measurements decide by how well each is predicted by the others. The final pick is measured.
 """
 
 import json
@@ -34,6 +35,10 @@ NUM_MEASURED = 24
 
 _OF_MACHINE = ("device_name", "torch")
 _RIDGE = 1.0  # shrinks the rates of single widths, because two dozen noisy measurements say little about each of them
+_SHAPES = ((1, 1.0), (1, 3.0), (8, 1.0), (8, 3.0), (16, 1.0), (16, 3.0), (32, 1.0), (32, 3.0))
+"""Steps of channels, and factors of the ridge, of which the measurements choose."""
+_BETTER, _ENOUGH = 0.002, 8
+"""Another shape than the first must predict measurements left out better by 0.2%, and needs 8 measurements."""
 
 NUM_MEASURED = 24
 """Number of width vectors that are measured for an estimate."""
@@ -69,26 +74,45 @@ class LatencyModel:
         """
         # A matrix product would round differently for different numbers of rows, and a vector that fits alone might
         # not fit among others.
-        estimates: FloatArray = (self._terms(widths) * self.rates_ms).sum(axis=1)
+        estimates: FloatArray = (self._terms(widths, self.shape[0]) * self.rates_ms).sum(axis=1)
         return estimates
 
     @cached_property
     def rates_ms(self) -> FloatArray:
         """Cost of each term at full width in ms: the constant, FLOPs, params, then the groups."""
-        return _fitted(self._terms(self.widths), self.latency_ms)
+        step, ridge = self.shape
+        return fitted(self._terms(self.widths, step), self.latency_ms, ridge=ridge)
+
+    @cached_property
+    def shape(self) -> tuple[int, float]:
+        """Step and ridge of the fit, those that predict measurements left out best.
+
+        In steps of 16, widths of 17 to 32 all count as 32.
+        """
+        if len(self.widths) < _ENOUGH:
+            return _SHAPES[0]
+        errors = {shape: self._left_out(*shape) for shape in _SHAPES}
+        best = min(_SHAPES, key=lambda shape: errors[shape])
+        return best if errors[best] < errors[_SHAPES[0]] - _BETTER else _SHAPES[0]
 
     @cached_property
     def error(self) -> float:
-        """Mean relative error of predicting a measurement that was left out of the fit; 0.1 is 10%."""
-        terms, errors = self._terms(self.widths), []
-        for left_out, measured in enumerate(self.latency_ms):
-            rates = _fitted(np.delete(terms, left_out, axis=0), np.delete(self.latency_ms, left_out))
-            errors.append(abs(float(terms[left_out] @ rates) / measured - 1))
+        """Mean relative error of predicting a measurement that was left out of the fit, in the chosen shape; 0.1 is
+        10%."""
+        return self._left_out(*self.shape)
+
+    def _left_out(self, step: int, ridge: float) -> float:
+        """Return the mean relative error of predicting each measurement by the others in one shape."""
+        terms, errors = self._terms(self.widths, step), []
+        for row, measured in enumerate(self.latency_ms):
+            rates = fitted(np.delete(terms, row, axis=0), np.delete(self.latency_ms, row), ridge=ridge)
+            errors.append(abs(float(terms[row] @ rates) / measured - 1))
         return float(np.mean(errors))
 
-    def _terms(self, widths: IntArray) -> FloatArray:
-        """Return the terms of the sum, each 1 at full width."""
+    def _terms(self, widths: IntArray, step: int) -> FloatArray:
+        """Return the terms of the sum, each 1 at full width, of widths that are rounded up to whole steps."""
         full = np.array([group.channels for group in self.space.groups])
+        widths = np.minimum(-(-np.asarray(widths) // step) * step, full)
         counts = [self.space.flops(widths) / self.space.flops(), self.space.params(widths) / self.space.params()]
         return np.column_stack([np.ones(len(widths)), *counts, widths / full])
 
@@ -137,7 +161,7 @@ def fit_latency(
     known = _read(Path(cache), key, _OF_MACHINE if anywhere else ()) if cache is not None else None
     if known is not None:
         return LatencyModel(space, *known)
-    widths = bins.widths(_spread(bins.num_bins, num_measured, np.random.default_rng(seed)))
+    widths = bins.widths(spread_rows(bins.num_bins, num_measured, np.random.default_rng(seed)))
     model = LatencyModel(space, widths, _measured(space, widths, example_inputs, settings, quiet, full), key)
     if cache is not None and is_written:
         write_latency(model, cache)
@@ -184,19 +208,37 @@ def write_latency(model: LatencyModel, path: str | os.PathLike[str]) -> None:
     _write(Path(path), {"key": model.key, "widths": model.widths.tolist(), "latency_ms": model.latency_ms.tolist()})
 
 
-def _fitted(terms: FloatArray, latency_ms: FloatArray) -> FloatArray:
-    """Return non-negative rates with the least squared relative errors; the rates of single widths are shrunk."""
+def fitted(terms: FloatArray, measured: FloatArray, num_shared: int = 3, ridge: float = 1.0) -> FloatArray:
+    """Fit a sum with no negative term by the least squared relative errors.
+
+    Args:
+        terms: The terms of the sum, one row for each measurement.
+        measured: The measurements.
+        num_shared: Number of leading terms that all groups share; the rates of the others are shrunk.
+        ridge: Factor by which they are shrunk more.
+
+    Returns:
+        One rate for each term.
+    """
     from scipy.optimize import nnls  # takes long to import
 
-    held_back = np.eye(terms.shape[1])[3:] * _RIDGE / latency_ms.max()
-    left = np.concatenate([terms / latency_ms[:, None], held_back])
+    held_back = np.eye(terms.shape[1])[num_shared:] * _RIDGE * ridge / measured.max()
+    left = np.concatenate([terms / measured[:, None], held_back])
     rates: FloatArray = nnls(left, np.repeat([1.0, 0.0], [len(terms), len(held_back)]))[0]
     return rates
 
 
-def _spread(num_bins: IntArray, n: int, rng: np.random.Generator) -> IntArray:
-    """Return the distinct vectors to measure: the smallest, the full one, and narrow and wide ones between,
-    shuffled."""
+def spread_rows(num_bins: IntArray, n: int, rng: np.random.Generator) -> IntArray:
+    """Draw the distinct vectors to measure: the smallest, the full one, and narrow and wide ones between, shuffled.
+
+    Args:
+        num_bins: Number of bins of each group.
+        n: Largest number of vectors.
+        rng: Source of random numbers.
+
+    Returns:
+        Bins per group, one vector per row.
+    """
     power = np.exp(rng.uniform(-1, 1, (n, 1)))  # ratios of one vector lie around 1 / (1 + power): 0.27 to 0.73
     bin_counts = 1 + (rng.random((n, num_bins.size)) ** power * num_bins).astype(np.int64)
     bin_counts[0], bin_counts[1] = 1, num_bins

@@ -86,7 +86,7 @@ class KeptTimes:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("ab") as file, locked(file, self._path):
                 file.write(line.encode())
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for a path that no system has
             raise BudgetError(f"latencies must be written to {self._path}, but: {error}; name another file") from error
 
 

@@ -2,8 +2,9 @@
 
 Runtimes of this machine are timed here, a pass of each model in turns. If a reference model runs in turns with them,
 each time is taken relative to its own: if other load makes the reference twice as slow, a model that takes 6 ms at that
-moment counts as 3 ms. Load that slows one of the two more than the other does not cancel. A device elsewhere gets a
-file and answers milliseconds.
+moment counts as 3 ms. Load that slows one of the two more than the other does not cancel. With one thread on a CPU,
+time in which other processes had the core does not count either: a pass that takes 1.2 ms of the processor and 8 ms by
+the clock counts as 1.2 ms. A device elsewhere gets a file and answers milliseconds.
 """
 
 import statistics
@@ -13,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from cafenet.errors import BudgetError
 from cafenet.modules.copying import copy_of
 from cafenet.modules.inputs import call_arguments
 from cafenet.modules.unwrapping import expect_values
-from cafenet.runtimes.choose import check_runtime_name, file_for, is_device, made_with, prepared
+from cafenet.runtimes.choose import check_quantised, check_runtime_name, file_for, is_device, made_with, prepared
 from cafenet.runtimes.device_command import answer_ms, device_of
 from cafenet.runtimes.session import Pass
 from cafenet.searching.latency.kept_times import KeptTimes, machine_name
@@ -55,6 +56,9 @@ class LatencyConfig:
     """Number of passes before the first one that counts."""
     repeats: PositiveInt = 15
     """Number of passes of which the median is taken."""
+    quantize: Literal["int8"] | None = None
+    """"int8" measures the int8 file of a model in the runtime, and makes budgets of latency and file size those of it;
+    None measures the model as it is."""
     retries: Count = 2
     """Number of further questions to a command or function that does not answer well."""
     timeout_seconds: Positive = 300
@@ -73,6 +77,8 @@ class LatencyConfig:
         if not usable:
             raise BudgetError(f"device must be one that PyTorch can run on here, but is {self.device!r}; use cpu")
         check_runtime_name(self.runtime, self.device)
+        if self.quantize is not None:
+            check_quantised(self.runtime)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -86,8 +92,10 @@ class LatencyConfig:
             The options by name. The runtime is left out if it is PyTorch, as in files that were written before there
             were others.
         """
-        other = {"runtime", "retries", "timeout_seconds", "cache"}
+        other = {"runtime", "retries", "timeout_seconds", "cache", "quantize"}
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in other}
+        if self.quantize is not None:
+            plain["quantize"] = self.quantize
         return plain if self.runtime == "torch" else plain | made_with(self.runtime)
 
 
@@ -264,7 +272,8 @@ def _measured(
         passes = [ready.enter_context(_ready(model, example_inputs, settings)) for model in models]
         if reference is not None:
             passes.append(reference.run_once)
-        rounds = [[_timed_ms(each) for each in passes] for _ in range(settings.warmup + settings.repeats)]
+        timed = _alone_ms if settings.num_threads == 1 and settings.device == "cpu" else _timed_ms
+        rounds = [[timed(each) for each in passes] for _ in range(settings.warmup + settings.repeats)]
     columns = [list(column) for column in zip(*rounds[settings.warmup :], strict=True)]
     if reference is None:
         return [_latency(times) for times in columns]
@@ -275,8 +284,8 @@ def _answered(model: nn.Module, example_inputs: Any, settings: LatencyConfig) ->
     """Return what a device elsewhere answers for a model."""
     device = device_of(settings.runtime)
     with torch.no_grad(), torch.random.fork_rng([]):
-        inputs = _resized(call_arguments(example_inputs), settings.batch_size, torch.device("cpu"))
-        with file_for(device.file_format, copy_of(model).cpu().eval(), inputs) as file:
+        inputs = resized(call_arguments(example_inputs), settings.batch_size, torch.device("cpu"))
+        with file_for(device.file_format, copy_of(model).cpu().eval(), inputs, settings.quantize) as file:
             return answer_ms(device, file, retries=settings.retries, timeout_seconds=settings.timeout_seconds)
 
 
@@ -294,8 +303,9 @@ def _ready(model: nn.Module, example_inputs: Any, settings: LatencyConfig) -> It
     """Make a copy of a model ready in the runtime; the pass is usable while the context lasts."""
     device = torch.device(settings.device)
     runner = copy_of(model).to(device).eval()
-    inputs = _resized(call_arguments(example_inputs), settings.batch_size, device)
-    with prepared(str(settings.runtime), runner, inputs, num_threads=settings.num_threads, device=device) as session:
+    inputs = resized(call_arguments(example_inputs), settings.batch_size, device)
+    options: dict[str, Any] = {"num_threads": settings.num_threads, "device": device, "quantize": settings.quantize}
+    with prepared(str(settings.runtime), runner, inputs, **options) as session:
         yield session.bind(inputs)
 
 
@@ -306,25 +316,43 @@ def _timed_ms(run_once: Pass) -> float:
     return 1000 * (time.perf_counter() - start)
 
 
+def _alone_ms(run_once: Pass) -> float:
+    """Return the time of one pass of one thread without the time in which other processes had the core: that of the
+    processor, or that of the clock if it is less, because helpers of a runtime may spin beside the pass."""
+    start, own = time.perf_counter(), time.process_time()
+    run_once()
+    own = time.process_time() - own
+    return 1000 * min(time.perf_counter() - start, own)
+
+
 def _latency(times: Sequence[float]) -> Latency:
     """Return the median and the quartiles of times."""
     low, _, high = statistics.quantiles(times, method="inclusive") if len(times) > 1 else [times[0]] * 3
     return Latency(statistics.median(times), low, high)
 
 
-def _resized(arguments: Any, batch_size: int, device: torch.device) -> Any:
-    """Return copies of the arguments on the device, with `batch_size` examples."""
+def resized(arguments: Any, batch_size: int, device: torch.device) -> Any:
+    """Copy inputs to a device, with another number of examples.
+
+    Args:
+        arguments: Positional and keyword arguments of a model.
+        batch_size: Number of examples.
+        device: The device.
+
+    Returns:
+        The copies; every tensor of the length of the first is cut or repeated.
+    """
     tensors = [leaf for leaf in tree_flatten(arguments)[0] if isinstance(leaf, Tensor) and leaf.ndim]
     batch = tensors[0].shape[0] if tensors else -1
 
-    def resized(leaf: Any) -> Any:
+    def one(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor):
             return leaf
         if leaf.ndim and leaf.shape[0] == batch:
             leaf = leaf[torch.arange(batch_size) % batch]
         return leaf.detach().clone().to(device)
 
-    return tree_map(resized, arguments)
+    return tree_map(one, arguments)
 
 
 @contextmanager

@@ -127,6 +127,7 @@ def profile_latency(
         if reference is not None:
             reference.close()
     runtime = str(settings.made_with().get("runtime", settings.runtime))
+    runtime += ", int8" if settings.quantize else ""
     return Profile(whole.median, tuple(sorted(rows, key=lambda each: -each.half.ms)), runtime)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
+from optuna.storages._cached_storage import _CachedStorage
 from optuna.storages.journal import BaseJournalBackend
 
 from cafenet.common.files import keep_as, name_aside, write_bytes
@@ -25,6 +26,29 @@ from cafenet.searching.store.salvage import Salvaged, decoded, encoded, salvaged
 
 CONNECT_SECONDS = 10
 """Time after which an attempt to reach a database is given up."""
+
+LOCK_SECONDS = 60
+"""Time for which a worker waits for the lock of a SQLite file."""
+
+_POOL = {"pool_size": 1, "max_overflow": 2}
+"""One connection per worker, and others for a moment: a server takes a hundred by default."""
+_LIBPQ = ("postgresql://", "postgresql+psycopg2://", "postgresql+psycopg://")
+_ALIVE = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""Settings of a connection by which a network that was cut is noticed after some 20 seconds, not hours."""
+_SERVER_SETTINGS = (
+    "SET default_transaction_isolation = 'read committed'",  # a claim reads what was written before it got the lock
+    "SET idle_in_transaction_session_timeout = '30s'",
+    "SET tcp_keepalives_idle = 10",
+    "SET tcp_keepalives_interval = 5",
+    "SET tcp_keepalives_count = 3",
+    "SET tcp_user_timeout = '20s'",
+)
+"""The same on the server's side, so that a worker that was cut off keeps no lock; and what claims rest on."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +89,11 @@ def _open_url(url: str) -> BaseStorage:
     if url.startswith("postgresql://") and not find_spec("psycopg") and find_spec("psycopg2"):
         address = url.replace("postgresql://", "postgresql+psycopg2://", 1)  # SQLAlchemy may default to psycopg
     if url.startswith(("postgresql", "mysql")):
-        options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
+        options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True, **_POOL}
+    if address.startswith(_LIBPQ):
+        options["connect_args"] |= _ALIVE
+    if url.startswith("sqlite"):
+        options = {"connect_args": {"timeout": LOCK_SECONDS}}
     try:
         return _open_database(address, options)
     except Exception as error:  # whatever the database's driver raises
@@ -80,12 +108,60 @@ def _open_database(url: str, options: dict[str, Any]) -> BaseStorage:
     """Open the storage with Optuna's cache of finished trials; retry while another worker creates the tables."""
     for _ in range(_MOST_ATTEMPTS - 1):
         try:
-            return get_storage(RDBStorage(url, engine_kwargs=options))
+            return get_storage(_with_settings(RDBStorage(url, engine_kwargs=options)))
         except Exception as error:
             if not re.search("already exists|duplicate entry|unique constraint", str(error), re.IGNORECASE):
                 raise
             time.sleep(_RETRY_SECONDS)
-    return get_storage(RDBStorage(url, engine_kwargs=options))
+    return get_storage(_with_settings(RDBStorage(url, engine_kwargs=options)))
+
+
+def _with_settings(storage: RDBStorage) -> RDBStorage:
+    """Give every connection to PostgreSQL the settings by which it notices a worker that was cut off."""
+    if storage.engine.dialect.name != "postgresql":
+        return storage
+    from sqlalchemy import event
+
+    def set_all(connection: Any, record: Any) -> None:
+        cursor = connection.cursor()
+        try:
+            for statement in _SERVER_SETTINGS:
+                _try(connection, cursor, statement)
+        finally:
+            cursor.close()
+
+    event.listen(storage.engine, "connect", set_all)
+    storage.engine.dispose()  # the first connection was made before
+    return storage
+
+
+def _try(connection: Any, cursor: Any, statement: str) -> None:
+    """Make one setting; a proxy or an older server may not know it, and scores can be kept without."""
+    try:
+        cursor.execute(statement)
+        connection.commit()
+    except Exception:
+        connection.rollback()
+
+
+def has_trials(storage: BaseStorage, study_id: int) -> bool:
+    """Return whether a study holds any trial, without reading all of those in a database.
+
+    Args:
+        storage: The storage.
+        study_id: Number of the study.
+
+    Returns:
+        True if there is a trial.
+    """
+    if not isinstance(storage, _CachedStorage):
+        return storage.get_n_trials(study_id) > 0
+    from optuna.storages._rdb.models import TrialModel
+    from sqlalchemy import select
+
+    with storage._backend.engine.connect() as connection:
+        query = select(TrialModel.trial_id).where(TrialModel.study_id == study_id).limit(1)
+        return connection.execute(query).first() is not None
 
 
 def without_password(storage: str | Path) -> str:

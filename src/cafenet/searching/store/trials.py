@@ -1,29 +1,34 @@
 """The trial store: every scored width is a trial of an Optuna study, so that no width is scored twice.
 
 A finished trial is written in one operation. If several workers share a study, a worker first claims a width with a
-running trial; of two claims, the one with the lower number holds. Any worker that meets the claim of a dead worker
-gives it up.
+running trial, and its score is written only while the claim is its own. Any worker that meets the claim of a dead
+worker gives it up (see `claims`).
 """
 
 import base64
-import os
-import socket
+import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, IntDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.storages._cached_storage import _CachedStorage
+from optuna.trial import TrialState
 
 from cafenet.errors import StoreError
 from cafenet.scoring.scorer import Score
-from cafenet.searching.store.journal_file import open_storage, without_password
+from cafenet.searching.store import claims
+from cafenet.searching.store.claims import BEATS_PER_STALENESS, STALE_SECONDS, ClaimWatch
+from cafenet.searching.store.journal_file import has_trials, open_storage, without_password
+from cafenet.searching.store.optuna_trials import OptunaTrials
 from cafenet.searching.store.scored_width import Key, ScoredWidth, key_of
+from cafenet.searching.store.stored_trial import NewTrial, StoredTrial, Trials
 from cafenet.space.bins import Bins, IntArray
 
 WARNING = "warning"
@@ -41,7 +46,7 @@ class TrialStore:
         *,
         name: str = "widths",
         is_shared: bool | None = None,
-        stale_seconds: float = 600.0,
+        stale_seconds: float = STALE_SECONDS,
     ) -> None:
         """Open the study, or create it.
 
@@ -51,14 +56,14 @@ class TrialStore:
             identity: Everything that scores depend on, as plain values by name.
             name: Name of the study.
             is_shared: If True, widths are claimed before they are scored. By default this is so for URLs.
-            stale_seconds: Age at which the claim of a worker on another machine is given up.
+            stale_seconds: Seconds, by the clock of whoever waits, after which the claim of a worker on another machine
+                is given up if the worker does not say that it lives.
 
         Raises:
             StoreError: If the storage cannot be opened, or the study has another identity.
         """
         self.bins, self.name, self.storage = bins, name, storage
         self.is_shared = "://" in str(storage) if is_shared is None else is_shared
-        self._stale_seconds = stale_seconds
         self._distributions: dict[str, BaseDistribution] = {
             group.name: IntDistribution(group.first, group.channels, step=group.size) for group in bins.groups
         }
@@ -67,18 +72,51 @@ class TrialStore:
         study = optuna.create_study(storage=self._storage, study_name=name, direction="maximize", load_if_exists=True)
         self._study_id = study._study_id
         self._check_identity(dict(identity), str(storage))
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called while a database is out of reach; an exception that it raises ends the waiting."""
+        self._repeat: Callable[[Callable[[], None]], None] = lambda work: work()
+        self._trials = self._trials_of_study()
+        self._watch = ClaimWatch(stale_seconds)
+        self._beats = _Beats(self._trials, stale_seconds / BEATS_PER_STALENESS)
         self._known: dict[Key, list[ScoredWidth]] = {}
-        self._running: dict[int, FrozenTrial] = {}
-        self._num_read = 0
+        self._running: dict[int, StoredTrial] = {}
+        self._arrived: list[Key] = []
         self.refresh()
+
+    def _trials_of_study(self) -> Trials:
+        """Return the trials: those of a database by statements of our own, all others by Optuna."""
+        if not isinstance(self._storage, _CachedStorage):
+            return OptunaTrials(self._storage, self._study_id, self._distributions)
+        from cafenet.searching.store.database_trials import DatabaseTrials  # SQLAlchemy takes long to import
+        from cafenet.searching.store.outages import Patient
+
+        database = Patient(self._storage._backend.engine, without_password(str(self.storage)))
+        database.on_wait = lambda: self.on_wait()
+        self._repeat = database.repeat
+        return DatabaseTrials(database, self._study_id, self._distributions)
 
     def refresh(self) -> None:
         """Read what other workers have written meanwhile."""
-        trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
-        unfinished, self._running = list(self._running), {}
-        for number in [*unfinished, *range(self._num_read, len(trials))]:
-            self._learn(trials[number])
-        self._num_read = len(trials)
+        self._take_in(self._trials.changes())
+
+    def arrivals(self, since: int) -> Sequence[Key]:
+        """Return the width vectors of the scores that were read, in the order in which they were.
+
+        Args:
+            since: Number of scores to leave out, as many as were read before.
+
+        Returns:
+            The width vectors; one that was scored several times is there several times.
+        """
+        return self._arrived[since:]
+
+    def claimed(self) -> set[Key]:
+        """Return the width vectors that are claimed, as far as was read.
+
+        Returns:
+            The width vectors.
+        """
+        return {self._key(trial) for trial in self._running.values()}
 
     def get(self, bin_counts: IntArray) -> list[ScoredWidth]:
         """Return the known scores of a width vector.
@@ -99,7 +137,7 @@ class TrialStore:
         """
         return [scored for each in self._known.values() for scored in each]
 
-    def add(self, scored: ScoredWidth, claim: int | None = None) -> ScoredWidth:
+    def add(self, scored: ScoredWidth, claim: int | None = None) -> ScoredWidth | None:
         """Write a finished trial.
 
         Args:
@@ -108,19 +146,21 @@ class TrialStore:
                 operation.
 
         Returns:
-            The score as other workers will read it.
+            The score as other workers will read it, or None if others believed this worker dead and one of them scores
+            the width now.
         """
         content, state = _encoded(scored), TrialState.COMPLETE if scored.score.is_complete else TrialState.PRUNED
-        if claim is None or not self._fulfil(claim, state, scored.score.value, content):
-            trial = create_trial(
-                state=state,
-                value=scored.score.value,
-                params=self._widths(scored.bin_counts),
-                distributions=self._distributions,
-                user_attrs={"score": content},
-            )
-            self._storage.create_new_trial(self._study_id, template_trial=trial)
-        self.refresh()
+        if claim is not None:
+            self._beats.end(claim)
+            if not self._trials.finish(claim, state, scored.score.value, content):
+                return self._added_late(scored)
+        else:
+            attrs: dict[str, Any] = {"bins": list(scored.bin_counts), "score": content}
+            if self.is_shared:
+                attrs["claim"] = claims.claim_of_this_process()
+            new = NewTrial(state, scored.score.value, self._widths(scored.bin_counts), attrs)
+            self._trials.create(new, self._admits_all)
+        self._take_in(self._trials.own())
         return self._known[scored.bin_counts][-1]
 
     def claim(self, bin_counts: IntArray) -> int | None:
@@ -135,18 +175,19 @@ class TrialStore:
         key = key_of(bin_counts)
         if self._holder(key) is not None:
             return None
-        trial = create_trial(
-            state=TrialState.RUNNING,
-            params=self._widths(key),
-            distributions=self._distributions,
-            user_attrs={"claim": _claim_of_this_process()},
-        )
-        claim: int = self._storage.create_new_trial(self._study_id, template_trial=trial)
-        self.refresh()
-        holder = self._holder(key)
-        if holder is not None and holder._trial_id != claim:
-            self.give_up(claim)
-            return None
+        own = claims.claim_of_this_process()
+        attrs = {"bins": list(key), "claim": own}
+        new = NewTrial(TrialState.RUNNING, None, self._widths(key), attrs)
+
+        def admits(changes: Sequence[StoredTrial]) -> bool:
+            self._take_in(changes)
+            first = next((trial for trial in self._sorted_running() if self._key(trial) == key), None)
+            return first is None or first.attrs["claim"].get("id") == own["id"]
+
+        claim = self._trials.create(new, admits)
+        self._take_in(self._trials.own())
+        if claim is not None:
+            self._beats.begin(claim)
         return claim
 
     def give_up(self, claim: int) -> None:
@@ -155,47 +196,62 @@ class TrialStore:
         Args:
             claim: The claim from `claim`.
         """
-        with suppress(optuna.exceptions.UpdateFinishedTrialError):
-            self._storage.set_trial_state_values(claim, TrialState.FAIL)
+        self._beats.end(claim)
+        self._trials.finish(claim, TrialState.FAIL, None, None)
+        self._running.pop(claim, None)
+        self._watch.forget(claim)
         self.refresh()
 
-    def _fulfil(self, claim: int, state: TrialState, value: float, content: dict[str, Any]) -> bool:
-        """Finish a claimed trial; return False if another worker, which believed this one dead, has ended the claim."""
-        try:
-            self._storage.set_trial_user_attr(claim, "score", content)
-            self._storage.set_trial_state_values(claim, state, [value])
-        except optuna.exceptions.UpdateFinishedTrialError:
-            return False
-        return True
+    def _added_late(self, scored: ScoredWidth) -> ScoredWidth | None:
+        """Add a score whose claim others have ended, unless one of them has scored the width or does so now."""
+        self.refresh()
+        for each in self.get(np.array(scored.bin_counts)):
+            if (each.search, each.is_exact) == (scored.search, scored.is_exact):
+                return each
+        again = self.claim(np.array(scored.bin_counts))
+        return None if again is None else self.add(scored, again)
 
-    def _holder(self, key: Key) -> FrozenTrial | None:
+    def _holder(self, key: Key) -> StoredTrial | None:
         """Return the running trial that holds a width: the first one whose worker is alive."""
-        for _, trial in sorted(self._running.items()):
+        for trial in self._sorted_running():
             if self._key(trial) != key:
                 continue
-            if not self._is_dead(trial):
+            count = partial(self._trials.count_of, trial.trial_id)
+            if not self._watch.is_dead(trial.trial_id, trial.attrs["claim"], count):
                 return trial
-            self.give_up(trial._trial_id)
+            self.give_up(trial.trial_id)
         return None
 
-    def _is_dead(self, trial: FrozenTrial) -> bool:
-        """Return whether the worker of a running trial has ended, or is on another machine and its claim is too old."""
-        claim = trial.user_attrs.get("claim", {})
-        if claim.get("host") == socket.gethostname():
-            birth = _birth(int(claim["pid"]))
-            return birth is None or (birth != claim["birth"] and 0 not in (birth, claim["birth"]))
-        return time.time() - float(claim.get("time", 0)) > self._stale_seconds
+    def _sorted_running(self) -> list[StoredTrial]:
+        """Return the running trials, the first one first."""
+        return [self._running[number] for number in sorted(self._running)]
 
-    def _learn(self, trial: FrozenTrial) -> None:
+    def _take_in(self, changes: Sequence[StoredTrial]) -> None:
+        """Take in trials that are new or have ended."""
+        for trial in changes:
+            self._learn(trial)
+
+    def _admits_all(self, changes: Sequence[StoredTrial]) -> bool:
+        """Take in what is new before a finished trial is written, which nothing forbids."""
+        self._take_in(changes)
+        return True
+
+    def _learn(self, trial: StoredTrial) -> None:
         """Take in one trial of the study."""
-        if trial.state == TrialState.RUNNING and "claim" in trial.user_attrs:
-            self._running[trial.number] = trial
-        elif trial.state in (TrialState.COMPLETE, TrialState.PRUNED) and "score" in trial.user_attrs:
+        if trial.state == TrialState.RUNNING and "claim" in trial.attrs:
+            self._running[trial.trial_id] = trial
+            return
+        if trial.state.is_finished() and self._running.pop(trial.trial_id, None) is not None:
+            self._watch.forget(trial.trial_id)
+        if trial.state in (TrialState.COMPLETE, TrialState.PRUNED) and "score" in trial.attrs:
             scored = _decoded(self._key(trial), trial)
             self._known.setdefault(scored.bin_counts, []).append(scored)
+            self._arrived.append(scored.bin_counts)
 
-    def _key(self, trial: FrozenTrial) -> Key:
-        """Return the bins per group of a trial."""
+    def _key(self, trial: StoredTrial) -> Key:
+        """Return the bins per group of a trial; those of earlier versions only tell the widths."""
+        if "bins" in trial.attrs:
+            return tuple(trial.attrs["bins"])
         return tuple(group.bin_count(int(trial.params[group.name])) for group in self.bins.groups)
 
     def _widths(self, key: Key) -> dict[str, int]:
@@ -208,11 +264,11 @@ class TrialStore:
         Args:
             words: The warning.
         """
-        self._storage.set_study_user_attr(self._study_id, WARNING, words)
+        self._repeat(lambda: self._storage.set_study_user_attr(self._study_id, WARNING, words))
 
     def _check_identity(self, identity: dict[str, Any], storage: str) -> None:
         """Refuse a study of another program, supernet or data set; record the identity in a new study."""
-        is_empty = self._storage.get_n_trials(self._study_id) == 0  # read first: another worker may start right now
+        is_empty = not has_trials(self._storage, self._study_id)  # read first: another worker may start right now
         before = self._storage.get_study_user_attrs(self._study_id).get("identity")
         if before is None:
             if not is_empty:
@@ -251,9 +307,9 @@ def _encoded(scored: ScoredWidth) -> dict[str, Any]:
     }
 
 
-def _decoded(key: Key, trial: FrozenTrial) -> ScoredWidth:
+def _decoded(key: Key, trial: StoredTrial) -> ScoredWidth:
     """Return the score that a trial holds."""
-    content = trial.user_attrs["score"]
+    content = trial.attrs["score"]
     values = None
     if content["values"] is not None:
         raw = zlib.decompress(base64.b64decode(content["values"]))
@@ -271,31 +327,38 @@ def _decoded(key: Key, trial: FrozenTrial) -> ScoredWidth:
     return ScoredWidth(key, score, **rest)
 
 
-def _claim_of_this_process() -> dict[str, Any]:
-    """Return plain values that identify this process as the owner of a claim."""
-    pid = os.getpid()
-    return {"host": socket.gethostname(), "pid": pid, "birth": _birth(pid), "time": time.time()}
+class _Beats:
+    """Says now and then that this worker still works on its claims, from a thread of its own."""
 
+    def __init__(self, trials: Trials, seconds: float) -> None:
+        self._trials, self._seconds = trials, seconds
+        self._counts: dict[int, int] = {}
+        self._is_counting = False
+        self._lock = threading.Lock()
 
-def _birth(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks, 0 if the system does not tell it, or None if it has ended.
+    def begin(self, claim: int) -> None:
+        """Begin to count for a claim."""
+        with self._lock:
+            self._counts[claim] = 0
+            is_new, self._is_counting = not self._is_counting, True
+        if is_new:
+            threading.Thread(target=self._count, name="cafenet-claims", daemon=True).start()
 
-    Process numbers are reused, often at once in a container, and a killed process stays in the process table until its
-    parent notices.
-    """
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0 if _is_alive(pid) else None
-    return None if state in ("Z", "X") else int(fields[18])
+    def end(self, claim: int) -> None:
+        """Stop to count for a claim."""
+        with self._lock:
+            self._counts.pop(claim, None)
 
-
-def _is_alive(pid: int) -> bool:
-    """Return whether a process with this number exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    def _count(self) -> None:
+        """Raise the count of every claim now and then, until there are none."""
+        while True:
+            time.sleep(self._seconds)
+            with self._lock:
+                self._counts = {claim: count + 1 for claim, count in self._counts.items()}
+                counts = dict(self._counts)
+                self._is_counting = bool(counts)
+            if not counts:
+                return
+            for claim, count in counts.items():
+                with suppress(Exception):  # an outage: the worker's own thread deals with it
+                    self._trials.beat(claim, count)

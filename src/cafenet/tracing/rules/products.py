@@ -11,8 +11,9 @@ from torch import Tensor
 
 from cafenet.tracing.atoms import DimLabel
 from cafenet.tracing.calls import Call
+from cafenet.tracing.places import atoms_of
 from cafenet.tracing.pricing import charge_whole
-from cafenet.tracing.recording import BROADCAST, Run, has_labels, raw_labels
+from cafenet.tracing.recording import BROADCAST, Run, Scores, has_labels, raw_labels
 from cafenet.tracing.rules.elementwise import join_dim, joined, tie_parts
 
 
@@ -210,6 +211,8 @@ def _of_activations(run: Run, call: Call, a: Tensor, b: Tensor) -> tuple[DimLabe
         The labels of the result's rows and columns.
     """
     (batch_a, rows, left), (batch_b, right, columns) = run.labels(a), run.labels(b)
+    if run.follows_sizes:
+        return _of_sizes(run, call, a, b)
     is_attention = _is_of_attention(a) or _is_of_attention(b) or left is not None or right is not None
     run.has_attention |= is_attention or batch_a is not None or batch_b is not None
     if not is_attention and (batch_a is None) == (batch_b is None):
@@ -218,6 +221,40 @@ def _of_activations(run: Run, call: Call, a: Tensor, b: Tensor) -> tuple[DimLabe
         run.keep_whole(label, _WHOLE, call)
     setattr(call.out, _ATTENTION, True)
     return None, None
+
+
+def _of_sizes(run: Run, call: Call, a: Tensor, b: Tensor) -> tuple[DimLabel, DimLabel]:
+    """Lets the features of heads vary: the sum over them in scores, and those of the values.
+
+    Returns:
+        The labels of the result's rows and columns.
+    """
+    (_, rows, left), (_, right, columns) = run.labels(a), run.labels(b)
+    whole: list[DimLabel]
+    rest: list[DimLabel]
+    run.has_attention = True
+    if left is not None and right is not None:
+        run.tie(left, right, call)
+        run.features.append(left)
+        setattr(call.out, _FEATURES, left)
+        run.scores.append(Scores(call.path, left, atoms_of(a, b)))
+        whole, rest = [rows, columns], [None, None]
+    elif left is None and right is None and _is_of_attention(a):
+        whole, rest = [rows], [None, columns]
+    elif left is None and right is None and _is_of_attention(b):
+        whole, rest = [columns], [rows, None]
+    else:
+        whole, rest = [rows, columns, left, right], [None, None]
+    for label in whole:
+        run.keep_whole(label, _WHOLE, call)
+    if rest[0] is None and rest[1] is None:
+        setattr(call.out, _ATTENTION, True)
+    known = getattr(a, _FEATURES, getattr(b, _FEATURES, None))
+    for label in (label for label in rest if label is not None):
+        run.features.append(label)
+        if known is not None and known.size == label.size:
+            run.tie(known, label, call)  # code has one number for the size of all its heads
+    return rest[0], rest[1]
 
 
 _WHOLE = "is a factor of a batched matrix product (attention), whose sizes stay"
@@ -256,6 +293,8 @@ def _tie_neighbours(run: Run, call: Call, label: DimLabel, number: int) -> None:
 
 
 _ATTENTION = "_cafenet_attention"
+_FEATURES = "_cafenet_features"
+"""Names of the attributes of tensors that are computed from scores, and that hold the features of their heads."""
 
 
 def _is_of_attention(tensor: Tensor) -> bool:
@@ -273,6 +312,9 @@ def pass_attention_on(call: Call) -> None:
     if any(_is_of_attention(tensor) for tensor in call.tensors):
         for out in call.outputs:
             setattr(out, _ATTENTION, True)
+            features = next((getattr(each, _FEATURES) for each in call.tensors if hasattr(each, _FEATURES)), None)
+            if features is not None:
+                setattr(out, _FEATURES, features)
 
 
 def batched(run: Run, call: Call) -> None:

@@ -13,6 +13,7 @@ import torch
 from cafenet.errors import TraceError
 from cafenet.tracing.calls import Call
 from cafenet.tracing.cuts import CutKey
+from cafenet.tracing.places import follow_places
 from cafenet.tracing.pricing import priced
 from cafenet.tracing.recording import Rule, Run, has_labels
 from cafenet.tracing.rules import elementwise, indexing, joining, norms, products, reductions, views
@@ -145,7 +146,8 @@ def unknown(run: Run, call: Call) -> None:
 class RuleTable:
     """Finds the rule of an op: first the user's rules, then the default rules, then PyTorch's pointwise tag.
 
-    It also holds options that concern no single op: `note_sizes`, `output_paths` and `chosen_parts`.
+    It also holds options that concern no single op: `note_sizes`, `output_paths`, `chosen_parts` and
+    `follows_sizes`.
 
     Args:
         extra: The user's rules, by op. They take precedence over the default rules.
@@ -153,6 +155,7 @@ class RuleTable:
         output_paths: Parts of the model's output that keep their sizes (see `cafenet.modules.outputs`). An empty tuple
             means all parts.
         chosen_parts: The part that varies of dimensions that a view cuts (see `cafenet.tracing.cuts`).
+        follows_sizes: Whether the features of heads are followed instead of heads.
 
     Raises:
         TraceError: If `extra` does not map ops to functions.
@@ -165,7 +168,9 @@ class RuleTable:
         note_sizes: bool = True,
         output_paths: tuple[str, ...] = (),
         chosen_parts: Mapping[CutKey, int] | None = None,
+        follows_sizes: bool = False,
     ) -> None:
+        self.follows_sizes = follows_sizes
         self.note_sizes, self.output_paths = note_sizes, output_paths
         self.chosen_parts: Mapping[CutKey, int] = chosen_parts or {}
         extra = {} if extra is None else extra
@@ -177,8 +182,26 @@ class RuleTable:
                     "rules must map ops such as torch.ops.aten.cat or torch.ops.aten.cat.default to functions "
                     f"rule(run, call), but got {key!r}: {rule!r}"
                 )
+        self._extra = extra
         self._rules: dict[Any, Rule] = {**DEFAULT_RULES, **extra}
         self._found: dict[Any, Rule] = {}
+
+    def for_sizes(self, parts: Mapping[CutKey, int]) -> "RuleTable":
+        """Copies the table for a trace that follows the features of heads instead of heads.
+
+        Args:
+            parts: The part of each cut that varies.
+
+        Returns:
+            The copy.
+        """
+        return RuleTable(
+            self._extra,
+            note_sizes=self.note_sizes,
+            output_paths=self.output_paths,
+            chosen_parts=parts,
+            follows_sizes=True,
+        )
 
     def __call__(self, func: torch._ops.OpOverload) -> Rule:
         if func not in self._found:
@@ -198,6 +221,8 @@ def _with_attention(rule: Rule) -> Rule:
     def followed(run: Run, call: Call) -> None:
         rule(run, call)
         products.pass_attention_on(call)
+        if run.follows_sizes:
+            follow_places(run, call)
 
     return followed
 

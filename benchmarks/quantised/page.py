@@ -1,0 +1,38 @@
+"""The page of the results."""
+
+from benchmarks.common.results_file import Results
+
+FORMATS = {"onnxruntime": "ONNX", "openvino": "OpenVINO", "executorch": "ExecuTorch (XNNPACK)"}
+"""Names of the formats by their runtimes."""
+_TEXT = """# int8 files
+
+A small CNN and a small vision transformer, trained on 8,000 images of CIFAR-10 at 16x16 for a few epochs, exported in
+float and in int8 by the quantiser of each ecosystem. Every file was read back and run in its runtime on 1,000 test
+images. Milliseconds are of one image and one thread: the processor's time, on a machine that was busy with other work.
+
+```
+python -m benchmarks.quantised
+```
+
+| network | format | accuracy: model | float file | int8 file | float | int8 | float | int8 |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+{rows}
+
+{problems}"""
+
+
+def markdown(results: Results) -> str:
+    """The page as Markdown."""
+    rows, problems = [], []
+    for name, row in results.rows("files").items():
+        network, runtime = name.rsplit(" ", 1)
+        if "problem" in row:
+            problems.append(f"{network} in {FORMATS[runtime]}: {row['problem']}.")
+            continue
+        whole, small, kilobyte = row["float"], row["int8"], 1000
+        rows.append(
+            f"| {network} | {FORMATS[runtime]} | {results.rows('accuracy')[network]:.1%} | {whole['accuracy']:.1%} | "
+            f"{small['accuracy']:.1%} | {whole['ms']:.3f} ms | {small['ms']:.3f} ms | "
+            f"{whole['bytes'] / kilobyte:,.0f} KB | {small['bytes'] / kilobyte:,.0f} KB |"
+        )
+    return _TEXT.format(rows="\n".join(rows), problems="\n".join(problems)).rstrip() + "\n"

@@ -1,0 +1,1 @@
+"""Transformers within half of their FLOPs: CafeNet, Uniform and Torch-Pruning, trained alike."""
