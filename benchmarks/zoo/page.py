@@ -30,7 +30,8 @@ FLOPs count one multiply-add as one; the searchable share lies in ops that some 
 half: the share of the FLOPs if every width group keeps half of its units, rounded up; smallest: if each keeps as few as
 it may."""
 OLD_ROWS = """Rows without *left at half* were measured before attention heads and the residual stream of transformers
-were width groups; for transformers their groups, searchable shares and seconds are out of date.
+were width groups; for transformers their groups, searchable shares and seconds are out of date. What is left of
+transformers now, of named lists of timm and Hugging Face too, stands in [Heads and their sizes](heads.md).
 `python -m benchmarks.zoo --fresh` measures all rows again, and
 `python -m benchmarks.zoo --models vit_b_16 --skip-peers --output build/zoo.json` measures one model."""
 
