@@ -31,7 +31,7 @@ class ScoredWidth:
 
     @property
     def sign(self) -> tuple[Key, str, bool]:
-        """What tells this score from the others of a study."""
+        """Values that tell this score from the others of a study."""
         return self.bin_counts, self.search, self.is_exact
 
 
