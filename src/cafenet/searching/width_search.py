@@ -224,9 +224,9 @@ class WidthSearch:
             journal: The journal file; scores that it holds stay as they are.
         """
         there, here = self._store(storage, study), self._store(journal, "widths")
-        known = {_sign(each) for each in here.all()}
+        known = {each.sign for each in here.all()}
         for scored in there.all():
-            if _sign(scored) not in known:
+            if scored.sign not in known:
                 here.add(scored)
 
     def _search(self, feasible: Feasible, store: "TrialStore", stopped: list[str], quiet: bool) -> FoundWidths:
@@ -381,11 +381,6 @@ class WidthSearch:
             "validation": self.scorer.validation.digest(),
             "calibration": self.scorer.calibration.digest(),
         }
-
-
-def _sign(scored: ScoredWidth) -> tuple[object, ...]:
-    """Return what tells one score of a study from the others."""
-    return scored.bin_counts, scored.search, scored.is_exact
 
 
 def _stop(stopped: list[str]) -> None:

@@ -29,6 +29,11 @@ class ScoredWidth:
     is_exact: bool
     """True if the width vector was scored exactly, as finalists are."""
 
+    @property
+    def sign(self) -> tuple[Key, str, bool]:
+        """Values that tell this score from the others of a study."""
+        return self.bin_counts, self.search, self.is_exact
+
 
 def key_of(bin_counts: IntArray) -> Key:
     """Return a width vector as a tuple of ints, which can be the key of a dictionary.
