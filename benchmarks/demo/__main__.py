@@ -2,6 +2,7 @@
 
     python -m benchmarks.demo                  # a directory runs/trained-demo with the report; a second start continues
     python -m benchmarks.demo --readme         # writes the results and the README's table, too
+    python -m benchmarks.demo --random 10      # how much widths matter here: random ones, fine-tuned alike
 
 The rule, written down before the first run:
 
@@ -23,6 +24,8 @@ done again. Distillation from the original helped neither there, so it is no def
 A second run had an original that was trained for 10 epochs. Slim models were better than it, so that widths could not
 matter much: 82.20%, Uniform 84.30% and CafeNet 84.45%. The training images said that it had learned too little (84% of
 them after 10 epochs, 88% after 20 and 91% after 40), so it is now trained for 40; nothing else was changed.
+
+The third run, the present one, asked why there is still no gain: `--random` fine-tunes random widths of the same FLOPs.
 """
 
 import argparse
@@ -34,6 +37,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -48,11 +52,16 @@ from cafenet.models.plain_cnn import plain_cnn
 from cafenet.pipeline.baseline import uniform_cut
 from cafenet.pipeline.lengths import Given
 from cafenet.searching.budget import parse_budget
-from cafenet.supernet.build import SupernetConfig
+from cafenet.searching.feasible import Feasible
+from cafenet.space.bins import balanced_rows
+from cafenet.space.importance import sort_by_importance
+from cafenet.supernet.build import SupernetConfig, build_bins
 
 CHANNELS, BUDGET, EPOCHS, SEEDS = (16, 32, 32, 64, 64), "25%", 40, (0, 1, 2)
 BEFORE, SHORT, LONG, OURS = "Original", "Uniform, same fine-tuning", "Uniform, as many epochs in all", "CafeNet"
-README, PART, OUTPUT = ROOT / "README.md", "fashion", "output"
+README, PART, OUTPUT, RANDOM = ROOT / "README.md", "fashion", "output", "random"
+SPREAD = 0.35
+"""Standard deviation of the logarithms of the groups' shares in random widths."""
 SIZE = 14
 EXAMPLE = torch.zeros(1, 1, SIZE, SIZE)
 
@@ -62,7 +71,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=ROOT / "runs" / "trained-demo")
     parser.add_argument("--readme", action="store_true", help="write results.json and the table of the README")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="only fine-tune N random widths")
     options = parser.parse_args()
+    if options.random:
+        keep_random(random_widths(options.output, options.random))
+        return
     start, cpu = time.perf_counter(), time.process_time()
     rows, printed = demo(options.output)
     seconds = {"seconds": round(time.perf_counter() - start), "cpu_seconds": round(time.process_time() - cpu)}
@@ -71,21 +84,28 @@ def main() -> None:
         keep(rows, printed, seconds)
 
 
+def data() -> tuple[Any, Any, Any]:
+    """Return training, validation and test images."""
+    sets = fashion_mnist()
+    part, held = hold_out(shrunk(sets.train, SIZE))
+    train = train_loader(part, 64, Augmentation(padding=1, flip=True))
+    return train, eval_loader(held), eval_loader(shrunk(sets.test, SIZE))
+
+
+def original(place: Path, train: Any) -> nn.Module:
+    """Return the trained network that the demo begins with."""
+    torch.manual_seed(0)
+    config, fresh = cafenet.TrainConfig(epochs=EPOCHS), plain_cnn(channels=CHANNELS)
+    return cafenet.train_model(fresh, EXAMPLE, train, config, directory=place / "original", title="the model to shrink")
+
+
 def demo(place: Path) -> tuple[dict[str, dict[str, Any]], str]:
     """Return FLOPs, parameters and test accuracies of every model, and what the search printed.
 
     What `place` holds is not done again.
     """
-    sets = fashion_mnist()
-    part, held = hold_out(shrunk(sets.train, SIZE))
-    train, val = train_loader(part, 64, Augmentation(padding=1, flip=True)), eval_loader(held)
-    test = eval_loader(shrunk(sets.test, SIZE))
-
-    torch.manual_seed(0)
-    config = cafenet.TrainConfig(epochs=EPOCHS)
-    model = cafenet.train_model(
-        plain_cnn(channels=CHANNELS), EXAMPLE, train, config, directory=place / "original", title="the model to shrink"
-    )
+    train, val, test = data()
+    model = original(place, train)
     searched = {"budget": BUDGET, "test_data": test, "directory": place / "search"}
     result = cafenet.search(model, train, val, **searched)
     print(f"\n{result}\nThe report is {result.report()}\n")
@@ -108,6 +128,33 @@ def demo(place: Path) -> tuple[dict[str, dict[str, Any]], str]:
         if name in first:
             rows[name]["accuracy"].insert(0, round(100 * (first[name].test_score or 0.0), 2))
     return rows, str(result)
+
+
+def random_widths(place: Path, number: int) -> list[float]:
+    """Return the test accuracies of random widths within the budget, cut and fine-tuned as Uniform is."""
+    train, _, test = data()
+    model = original(place, train)
+    space = cafenet.trace(model, EXAMPLE)
+    budget = parse_budget(BUDGET, space)
+    feasible = Feasible(build_bins(space, SupernetConfig()), {"flops": space.flops, "params": space.params}, budget)
+    final = Given(None, None, None, None, "normal", "supernet", 0).trainings(is_trained=True)[1]
+    assert final is not None
+    rng, ordered, found = np.random.default_rng(0), sort_by_importance(space, model), []
+    for seed in range(number):
+        near = balanced_rows(feasible.num_bins, SPREAD * rng.standard_normal(feasible.num_bins.size))
+        widths = feasible.bins.widths(near[np.argmax(feasible.usage(near) <= 1.0)])
+        slim = space.extract(widths.tolist(), model=ordered)
+        tuned = _tuned(slim, train, final, seed, f"random widths {'-'.join(map(str, widths))}", place)
+        found.append(round(100 * cafenet.evaluate(tuned, test)["accuracy"], 2))
+        print(f"{widths.tolist()}: {found[-1]}%", flush=True)
+    return found
+
+
+def keep_random(found: list[float]) -> None:
+    """Write the accuracies of random widths beside the results of the demo."""
+    results = Results(kept_results("demo"))
+    results.add(RANDOM, "random widths, same fine-tuning", {"accuracy": found})
+    print(f"{len(found)} random widths: {mean(found):.2f}% ± {stdev(found):.2f}, the best {max(found):.2f}%")
 
 
 def _tuned(slim: nn.Module, train: Any, config: cafenet.TrainConfig, seed: int, name: str, place: Path) -> nn.Module:
@@ -137,7 +184,10 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
 
 def keep(rows: dict[str, dict[str, Any]], printed: str, seconds: dict[str, int]) -> None:
     """Write the results, and the two parts of the README that are made of them."""
+    others = Results(kept_results("demo")).rows(RANDOM)
     results = Results(kept_results("demo"), fresh=True)
+    for name, row in others.items():
+        results.add(RANDOM, name, row)
     for name, row in rows.items():
         results.add(PART, name, row)
     results.add(OUTPUT, "printed", printed)

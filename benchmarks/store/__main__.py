@@ -14,6 +14,8 @@ end. Results go to benchmarks/store/results.json after every piece, and docs/sto
 
 import argparse
 import os
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -35,6 +37,7 @@ def main() -> None:
     """Measure what is missing, then write the page."""
     options = _parser().parse_args()
     torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server must not outlive this process
     results = Results(options.output, fresh=options.fresh)
     with server(options="-c max_connections=300", fsync=True) as running:
         if "workers" in options.parts:

@@ -28,6 +28,7 @@ def is_near(first, second):
         ("newcomer", False),
         ("reliability", False),
         ("latency", False),
+        ("store", False),
     ],
 )
 def test_a_page_is_what_its_results_make(name, needs_data):

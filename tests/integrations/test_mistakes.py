@@ -79,23 +79,18 @@ def test_a_trainer_of_no_supernet_or_with_gradient_checkpointing(tmp_path):
         SupernetTrainer(nn.Linear(2, 2), args)
 
 
-def test_a_trainer_of_a_model_with_gradient_checkpointing_of_its_own(tmp_path):
-    """It is not reentrant in transformers, so a part that runs again sees the subnet."""
+def test_a_model_with_gradient_checkpointing_of_its_own_trains_to_the_same_choices_and_weights(tmp_path):
     pytest.importorskip("accelerate")
-    transformers = pytest.importorskip("transformers")
-    from cafenet.integrations.trainer import SupernetTrainer
-
-    trace = loops.texts()
-    (enable,) = [
-        each
-        for name in ("activation_checkpointing_enable", "gradient_checkpointing_enable")  # the name of transformers 5.2
-        if (each := getattr(trace.supernet.model, name, None))
-    ][:1]
-    enable()
-    args = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True, max_steps=1)
-    trained = SupernetTrainer(trace.supernet, args, train_dataset=loops.Texts()).train()
-    assert trained.global_step == 1
-    assert trained.training_loss > 0
+    pytest.importorskip("transformers")
+    plain, saving = loops.texts(), loops.texts()
+    names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")  # the first since transformers 5
+    enable = next(each for name in names if (each := getattr(saving.supernet.model, name, None)))
+    enable({"use_reentrant": False})
+    assert any(getattr(each, "gradient_checkpointing", False) for each in saving.supernet.modules())
+    for trace, place in ((plain, "plain"), (saving, "saving")):
+        loops.trainer_loop(trace, tmp_path / place, stop_at=2)
+    assert saving.choices == plain.choices
+    assert all(torch.equal(value, saving.weights()[name]) for name, value in plain.weights().items())
 
 
 class OwnError(Exception):

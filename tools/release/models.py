@@ -64,6 +64,7 @@ def pack(run: Path, output: Path) -> Path:
             document["models"][name] = {**shown, "load": f'cafenet.load("{name}", {network})'}
         (Path(place) / "models.json").write_text(json.dumps(document, indent=1) + "\n")
         output.mkdir(parents=True, exist_ok=True)
+        output.mkdir(parents=True, exist_ok=True)
         Path(place).chmod(0o755)  # a temporary directory is its owner's alone
         archive = output / f"{ARCHIVE}.tar.gz"
         with tarfile.open(archive, "w:gz") as packed:

@@ -84,7 +84,8 @@ def save_pretrained(slim: nn.Module, directory: str | os.PathLike[str]) -> None:
         SlimFileError: If the model is not a slim model of transformers, the directory holds the weights of another
             model, or it cannot be written.
     """
-    place, config = Path(directory), getattr(unwrap(slim), "config", None)
+    place = Path(directory)
+    config: Any = getattr(unwrap(slim), "config", None)
     if not hasattr(config, "to_json_file") or not hasattr(unwrap(slim), RECORD):
         raise SlimFileError(
             f"save_pretrained takes a slim model of transformers, but got a {type(slim).__name__} without a config or "

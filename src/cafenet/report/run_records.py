@@ -168,7 +168,7 @@ def read_run(path: Path) -> RunRecord:
     entries = _entries(path, space, problems, must_exist=has_space and is_finished)
     studies = [_study(path, place, manifest, problems) for place in places]
     gains = [read_what_is_left(GAIN, _place_of(path, recipe, each), problems) for each in entries]
-    trainings = _trainings(path, recipe, entries, is_finished, problems)
+    trainings = _trainings(path, recipe, entries, problems)
     for row in (results or {}).get("rows", []):
         check_slim_file(_place_of(path, recipe, row), problems)
     return RunRecord(
@@ -202,13 +202,13 @@ def _entries(
 
 
 def _trainings(
-    path: Path, recipe: dict[str, Any], entries: list[dict[str, Any]], is_finished: bool, problems: list[str]
+    path: Path, recipe: dict[str, Any], entries: list[dict[str, Any]], problems: list[str]
 ) -> list[TrainingRecord]:
     """Return the trainings of the finished models with the first seed; a search has Uniform beside its entries."""
     models = [(each["method"], each["budget"]) for each in entries]
     models += [("Uniform", budget) for _, budget in models if budget]
     places = {key: _place_of(path, recipe, {"method": key[0], "budget": key[1]}) for key in models}
-    logs = {key: _newest_log(place, is_finished, problems) for key, place in places.items()}
+    logs = {key: _newest_log(place, problems) for key, place in places.items()}
     return [TrainingRecord(method, budget, log) for (method, budget), log in logs.items() if len(log) > 1]
 
 
@@ -218,12 +218,11 @@ def _place_of(path: Path, recipe: dict[str, Any], entry: dict[str, Any]) -> Path
     return model_place(path, slug(entry["budget"], entry["method"]), seeds[0])
 
 
-def _newest_log(place: Path, is_finished: bool, problems: list[str]) -> list[dict[str, Any]]:
+def _newest_log(place: Path, problems: list[str]) -> list[dict[str, Any]]:
     """Return the newest log of a training; one that began with something else has a directory beside it."""
     found = [each for name in (place.name, f"{place.name}-*") for each in place.parent.glob(f"{name}/{LOG}")]
     newest = max(found, key=lambda each: each.stat().st_mtime, default=place / LOG).parent
-    was_trained = is_finished and (newest / MODEL_CHECKPOINT).exists()
-    return read_training_log(newest, problems, was_trained=was_trained)
+    return read_training_log(newest, problems, was_trained=(newest / MODEL_CHECKPOINT).exists())
 
 
 def _is_detection(recipe: dict[str, Any], results: dict[str, Any] | None) -> bool:

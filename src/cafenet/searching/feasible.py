@@ -90,6 +90,22 @@ class Feasible:
         shares: FloatArray = np.max([self.costs[cap.cost](widths) / cap.limit for cap in self.budget.caps], axis=0)
         return shares
 
+    def measured_usage(self, bin_counts: IntArray, measured: Mapping[str, float]) -> float:
+        """Return the share of the budget that one width vector uses, by measured costs if there are any.
+
+        Args:
+            bin_counts: Bins per group of the width vector.
+            measured: Measured costs by name, which take the place of estimates.
+
+        Returns:
+            The largest cost / limit over all caps.
+        """
+        widths = self.bins.widths(bin_counts[None])
+        return max(
+            (measured[cap.cost] if cap.cost in measured else float(self.costs[cap.cost](widths)[0])) / cap.limit
+            for cap in self.budget.caps
+        )
+
     def fits(self, bin_counts: IntArray) -> BoolArray:
         """Return which rows meet every cap; a cost equal to the limit meets it.
 

@@ -1,6 +1,6 @@
 """The search for widths of a trained supernet: budgets in, results out, and every score in the trial store."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -307,7 +307,7 @@ class WidthSearch:
             score=best.score.value,
             metric=self.scorer.metric_name,
             costs={**best.costs, **measured},
-            usage=_usage(feasible, bin_counts, measured),
+            usage=feasible.measured_usage(bin_counts, measured),
             num_scored=len(contest.seen),
             num_dropped=sum(not each.score.is_complete for each in contest.seen.values()),
             seed=self.config.seed,
@@ -386,15 +386,6 @@ class WidthSearch:
 def _sign(scored: ScoredWidth) -> tuple[object, ...]:
     """Return what tells one score of a study from the others."""
     return scored.bin_counts, scored.search, scored.is_exact
-
-
-def _usage(feasible: Feasible, bin_counts: IntArray, measured: Mapping[str, float]) -> float:
-    """Return the share of the budget that a width uses, with measured costs in place of estimates if there are any."""
-    widths = feasible.bins.widths(bin_counts[None])
-    return max(
-        (measured[cap.cost] if cap.cost in measured else float(feasible.costs[cap.cost](widths)[0])) / cap.limit
-        for cap in feasible.budget.caps
-    )
 
 
 def _stop(stopped: list[str]) -> None:

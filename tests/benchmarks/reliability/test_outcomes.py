@@ -1,5 +1,6 @@
 """How the reliability benchmark tells outcomes apart, and some of its cases."""
 
+import json
 import sys
 import time
 
@@ -12,6 +13,7 @@ from benchmarks.reliability import children, damaged, hostile, inputs, kills, mo
 from benchmarks.reliability.jobs import JOBS
 from benchmarks.reliability.wrong_calls import CALLS, UsersMistake, net, raising, search
 from benchmarks.reliability.wrong_loops import LOOPS
+from cafenet.common.seals import sealed
 
 PARTS = (kills.PART, damaged.PART, inputs.PART, hostile.PART, models.PART)
 
@@ -63,7 +65,10 @@ def test_an_undamaged_job_is_the_same_again(shared, tmp_path, monkeypatch):
 
 
 def test_a_wrong_table_is_a_wrong_result(shared, tmp_path, monkeypatch):
-    monkeypatch.setitem(damaged.DAMAGES, "other", lambda content, name: content.replace(b"Uniform", b"Uniforn"))
+    def forged(content, name):
+        return json.dumps(sealed(json.loads(content.replace(b"Uniform", b"Uniforn")))).encode()
+
+    monkeypatch.setitem(damaged.DAMAGES, "other", forged)
     outcome = damaged.damaged(JOBS["run"], "finished", "results.json", "other", "report", tmp_path, shared)
     assert outcome.kind == damaged.WRONG
     assert "nothing of the damage" in outcome.detail
