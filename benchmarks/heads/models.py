@@ -85,11 +85,12 @@ def _hugging_face(target: str) -> tuple[nn.Module, Any, tuple[str, ...] | None]:
     options = dict(HUGGING_FACE[target])
     if target.startswith("Detr"):
         import_torchvision()
-        from transformers import ResNetConfig
+        from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
 
         backbone = {"embedding_size": 16, "hidden_sizes": [32, 64], "depths": [1, 1], "layer_type": "basic"}
         options["backbone_config"] = ResNetConfig(**backbone, out_features=["stage2"])
-        options |= {"use_timm_backbone": False, "use_pretrained_backbone": False}
+        config = DetrConfig(**options, use_timm_backbone=False, use_pretrained_backbone=False)
+        return DetrForObjectDetection(config).eval(), _image(64), ("logits", "pred_boxes")
     model = cafenet.load_model(f"hf:{target}", **options).eval()
     text = torch.randint(3, 90, (1, 64))
     if target.startswith(("Bert", "Roberta")):
@@ -107,7 +108,7 @@ def _hugging_face(target: str) -> tuple[nn.Module, Any, tuple[str, ...] | None]:
     if target.startswith("Wav2Vec2"):
         return model, torch.randn(1, 2000), None
     size = 128 if target.startswith("Segformer") else 64
-    return model, _image(size), ("logits", "pred_boxes") if target.startswith("Detr") else None
+    return model, _image(size), None
 
 
 def _image(size: int) -> Tensor:

@@ -95,7 +95,7 @@ def save_pretrained(slim: nn.Module, directory: str | os.PathLike[str]) -> None:
         raise SlimFileError(f"{place} must hold no weights of another model, but does; give another directory")
     try:
         place.mkdir(parents=True, exist_ok=True)
-        kept = deepcopy(config)
+        kept: Any = deepcopy(config)
         kept.architectures = [type(unwrap(slim)).__name__]
         kept.save_pretrained(place)
     except OSError as error:
