@@ -4,6 +4,8 @@ from benchmarks.common.results_file import Results
 
 FORMATS = {"onnxruntime": "ONNX", "openvino": "OpenVINO", "executorch": "ExecuTorch (XNNPACK)"}
 """Names of the formats by their runtimes."""
+NETWORKS = ("CNN", "Vision transformer")
+"""Names of the networks."""
 _TEXT = """# int8 files
 
 A small CNN and a small vision transformer, trained on 8,000 images of CIFAR-10 at 16x16 for a few epochs, exported in
@@ -18,7 +20,9 @@ python -m benchmarks.quantised
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 {rows}
 
-{problems}"""
+{problems}
+{missing}
+"""
 
 
 def markdown(results: Results) -> str:
@@ -35,4 +39,12 @@ def markdown(results: Results) -> str:
             f"{small['accuracy']:.1%} | {whole['ms']:.3f} ms | {small['ms']:.3f} ms | "
             f"{whole['bytes'] / kilobyte:,.0f} KB | {small['bytes'] / kilobyte:,.0f} KB |"
         )
-    return _TEXT.format(rows="\n".join(rows), problems="\n".join(problems)).rstrip() + "\n"
+    names = [f"{network} in {FORMATS[each]}" for network in NETWORKS for each in FORMATS]
+    done = {" in ".join((name.rsplit(" ", 1)[0], FORMATS[name.rsplit(" ", 1)[1]])) for name in results.rows("files")}
+    missing = [name for name in names if name not in done]
+    text = _TEXT.format(
+        rows="\n".join(rows),
+        problems="\n".join(problems),
+        missing=f"Not measured yet: {', '.join(missing)}." if missing else "",
+    )
+    return text.rstrip() + "\n"

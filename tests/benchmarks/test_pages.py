@@ -28,6 +28,7 @@ def is_near(first, second):
         ("newcomer", False),
         ("reliability", False),
         ("latency", False),
+        ("quantised", False),
         ("store", False),
     ],
 )
