@@ -164,8 +164,10 @@ def test_recipes_take_the_flags_of_the_commands(page):
     for words in [each for block in blocks(page) for each in commands(block)]:
         if words[0] == "cafenet" and words[1] in RUNS:
             recipe, *flags = words[2:]
-            output = flags.index("--output")
-            load_recipe(recipe, flags[:output] + flags[output + 2 :])
+            for own in ("--output", "--storage"):  # the command's, not the recipe's
+                place = flags.index(own) if own in flags else len(flags)
+                del flags[place : place + 2]
+            load_recipe(recipe, flags)
         if words[:2] == ["cafenet", "detect"] and "--output" in words:
             recipe, *flags = words[2:]
             output = flags.index("--output")
