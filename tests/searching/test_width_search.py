@@ -483,7 +483,7 @@ def test_a_share_of_the_latency_is_that_of_the_full_model_whenever_it_is_measure
         return budgets
 
     monkeypatch.setattr("cafenet.searching.latency.measure._ready", ready)
-    monkeypatch.setattr("cafenet.searching.latency.measure._timed_ms", timed)
+    monkeypatch.setattr("cafenet.searching.latency.measure._alone_ms", timed)
     monkeypatch.setattr(cafenet.searching.width_search, "parse_budgets", parsed)
     supernet = tiny(beta=0.5)
     (result,) = search(supernet, "70% latency", algorithm=Trend(samples=25))

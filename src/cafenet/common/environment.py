@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from cafenet.common.torchvision_compat import lacks_compiled_operators
 
-NEEDED = ("torch", "numpy", "scipy", "optuna", "jsonargparse", "pyyaml", "rich", "shtab")
+NEEDED = ("torch", "numpy", "scipy", "optuna", "jsonargparse", "pyyaml", "rich", "fsspec", "shtab")
 """Distributions without which nothing works."""
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {

@@ -167,6 +167,8 @@ class SteppedTraining(ABC):
         return self.team.gather((torch.get_rng_state(), cuda))
 
     def _set_random_state(self, states: list[Any], device: torch.device) -> None:
+        if not states:
+            raise ValueError("it has no random states")
         if self.team.rank >= len(states):  # there are more processes than before
             torch.manual_seed(int(np.random.SeedSequence((self.step, self.team.rank)).generate_state(1)[0]))
             return
