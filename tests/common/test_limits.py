@@ -233,7 +233,7 @@ def crafted(content: dict, **changes: object) -> dict:
         ({"step": -5}, "it stands at step -5 of 8"),
         ({"step": 10**9}, "it stands at step 1000000000 of 8"),
         ({"step": "3"}, "it stands at step '3' of 8"),
-        ({"rng": []}, "must hold the state of this training, but does not: it has no random states"),
+        ({"rng": []}, "must hold the state of this training, but does not: ValueError: it has no random states"),
         ({"generator": torch.zeros(3)}, "must hold the state of this training, but does not"),
     ],
 )

@@ -156,7 +156,7 @@ def test_python_blocks_of_how_to_pages_run(page, place, steady_clock, monkeypatc
         elif block.language == "python":
             exec(compile(cut_short(block.text), str(page), "exec"), names)
         for words in commands(block):
-            if words[0] in ("python", "torchrun"):
+            if words[0] in ("python", "torchrun") and any(word.endswith(".py") for word in words):
                 start(words, monkeypatch)
 
 
