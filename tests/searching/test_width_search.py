@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -135,6 +135,7 @@ def problems(draw):
     bins = flops_sensitive_bins(
         space, draw(st.sampled_from([0.5, 1.0, 2.0])), min_width=draw(st.sampled_from([1, 0.25]))
     )
+    assume(bins.num_bins.max() > 1)  # else no width has any freedom
     supernet = Supernet(model, space, bins, draw(st.sampled_from([LocallyFree(0), LocallyFree(1), Bilateral()])))
     smallest = counted(space.extract(bins.widths(np.ones_like(bins.num_bins)).tolist()), IMAGE)
     full = counted(model, IMAGE)
@@ -169,7 +170,7 @@ def test_every_budget_is_kept_by_the_extracted_model_and_used_where_that_can_be(
     usages = np.max([priced[cost] / limit for cost, limit in limits.items()], axis=0)
     best = usages[usages <= 1].max()
     used = max(costs[cost] / limit for cost, limit in limits.items())
-    assert used >= (0.99 if best >= 0.99 else 0.9 * best)
+    assert used >= (0.99 if best >= 0.99 else 0.95 * best)  # less is enough in steps of a twentieth
     assert result.usage == pytest.approx(used)
 
 

@@ -16,6 +16,8 @@ from cafenet.space.bins import IntArray
 
 _FILLED_EACH = 2
 """Number of filled-up vectors that are tried for each of the best widths."""
+_LESS = tuple(0.98 * 0.95**step for step in range(50))
+"""Shares of the budget that are enough if no width uses more, down to a twelfth."""
 _ROUNDS, _MEASURED_EACH = 8, 3
 """Largest number of corrections of the latency estimate, and of measurements before each of them."""
 
@@ -105,15 +107,17 @@ def _by_score(contest: Contest, feasible: Feasible) -> list[IntArray]:
 def _filled(best: list[IntArray], feasible: Feasible, rng: np.random.Generator, min_usage: float) -> list[IntArray]:
     """Return the vectors that use enough of the budget, with near vectors that do in place of the others.
 
-    If no vector uses enough, return those that fit as they are, and the others reduced by as little as the bins allow.
+    If no vector can use enough, less is enough, step by step. If none fits at all, return those that fit as they are,
+    and the others reduced by as little as the bins allow.
     """
-    rows: dict[tuple[int, ...], IntArray] = {}
-    for bin_counts in best:
-        is_enough = min_usage <= float(feasible.usage(bin_counts[None])[0]) <= 1
-        near = bin_counts[None] if is_enough else feasible.fill(bin_counts, rng, low=min_usage, n=_FILLED_EACH)
-        rows.update({tuple(row.tolist()): row for row in near})
-    if rows or not best:
-        return list(rows.values())
+    for enough in (min_usage, *(share for share in _LESS if share < min_usage)):
+        rows: dict[tuple[int, ...], IntArray] = {}
+        for bin_counts in best:
+            is_enough = enough <= float(feasible.usage(bin_counts[None])[0]) <= 1
+            near = bin_counts[None] if is_enough else feasible.fill(bin_counts, rng, low=enough, n=_FILLED_EACH)
+            rows.update({tuple(row.tolist()): row for row in near})
+        if rows or not best:
+            return list(rows.values())
     fits = feasible.fits(np.array(best))
     repaired = feasible.repair(np.array(best), rng)
     return [row if fitting else other for row, other, fitting in zip(best, repaired, fits, strict=True)]
