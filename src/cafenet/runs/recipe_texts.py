@@ -69,7 +69,7 @@ def _shipped_names(folder: str) -> list[str]:
 
 
 def _shipped_text(name: str, folder: str) -> str:
-    return files("cafenet").joinpath(folder, f"{name}.yaml").read_text()
+    return files("cafenet").joinpath(folder).joinpath(f"{name}.yaml").read_text()
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:

@@ -11,7 +11,7 @@ the trial of the first, and takes another width.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import sqlalchemy as sql
@@ -69,7 +69,15 @@ class DatabaseTrials:
         return found
 
     def create(self, new: NewTrial, admits: Callable[[Sequence[StoredTrial]], bool]) -> int | None:
-        """Writes a trial under the study's lock, if `admits` agrees to what others have written before."""
+        """Writes a trial under the study's lock, if `admits` agrees to what others have written before.
+
+        Args:
+            new: The trial to write.
+            admits: Function of the trials that others have written since, which says whether the trial may be written.
+
+        Returns:
+            The number of the trial in the storage, or None if it was not admitted.
+        """
         admits(self.changes())  # most of what is new, before anybody waits for the lock
 
         def work(connection: sql.Connection) -> int | None:
@@ -90,12 +98,22 @@ class DatabaseTrials:
         return written
 
     def finish(self, trial: int, state: TrialState, value: float | None, score: Mapping[str, Any] | None) -> bool:
-        """Ends a running trial, with its score, in one transaction."""
+        """Ends a running trial, with its score, in one transaction.
+
+        Args:
+            trial: Number of the trial in the storage.
+            state: State that it ends in.
+            value: Its value, or None.
+            score: Its score as plain values, or None.
+
+        Returns:
+            False if the trial had ended before.
+        """
         text = None if score is None else json.dumps(dict(score))
 
         def work(connection: sql.Connection) -> bool:
             ended = sql.update(_TRIALS).where(_TRIALS.c.trial_id == trial, _TRIALS.c.state == TrialState.RUNNING)
-            now = datetime.now(UTC).replace(tzinfo=None)
+            now = datetime.now(timezone.utc).replace(tzinfo=None)
             if connection.execute(ended.values(state=state, datetime_complete=now)).rowcount == 0:
                 return text is not None and self._score_of(connection, trial) == text  # the answer was lost
             if value is not None:
@@ -112,7 +130,12 @@ class DatabaseTrials:
         return is_done
 
     def beat(self, trial: int, count: int) -> None:
-        """Writes the count of a claim."""
+        """Writes the count of a claim.
+
+        Args:
+            trial: Number of the trial in the storage.
+            count: The count, which rises as long as the worker lives.
+        """
 
         def work(connection: sql.Connection) -> None:
             found = sql.update(_ATTRS).where(_ATTRS.c.trial_id == trial, _ATTRS.c.key == BEAT)
@@ -122,7 +145,14 @@ class DatabaseTrials:
         self._database.run(work)
 
     def count_of(self, trial: int) -> int:
-        """Reads the count of a claim."""
+        """Reads the count of a claim.
+
+        Args:
+            trial: Number of the trial in the storage.
+
+        Returns:
+            The count, 0 if none was written.
+        """
         query = sql.select(_ATTRS.c.value_json).where(_ATTRS.c.trial_id == trial, _ATTRS.c.key == BEAT)
         return int(self._database.run(lambda connection: connection.execute(query).scalar()) or 0)
 
@@ -188,7 +218,7 @@ class DatabaseTrials:
 
     def _write(self, connection: sql.Connection, new: NewTrial) -> int:
         """Write a trial with the next number; the caller has the study's lock and has read all trials before."""
-        now = datetime.now(UTC).replace(tzinfo=None)
+        now = datetime.now(timezone.utc).replace(tzinfo=None)
         row = {"number": self._num_read, "study_id": self._study_id, "state": new.state, "datetime_start": now}
         if new.state.is_finished():
             row["datetime_complete"] = now

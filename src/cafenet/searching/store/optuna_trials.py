@@ -48,7 +48,15 @@ class OptunaTrials:
         return self.changes() if self._has_written else []
 
     def create(self, new: NewTrial, admits: Callable[[Sequence[StoredTrial]], bool]) -> int | None:
-        """Writes a trial in one operation, and then looks whether another one was before it."""
+        """Writes a trial in one operation, and then looks whether another one was before it.
+
+        Args:
+            new: The trial to write.
+            admits: Function of the trials that others have written since, which says whether the trial may be written.
+
+        Returns:
+            The number of the trial in the storage, or None if it was not admitted.
+        """
         trial = create_trial(
             state=new.state,
             value=new.value,
@@ -64,7 +72,17 @@ class OptunaTrials:
         return None
 
     def finish(self, trial: int, state: TrialState, value: float | None, score: Mapping[str, Any] | None) -> bool:
-        """Ends a running trial."""
+        """Ends a running trial.
+
+        Args:
+            trial: Number of the trial in the storage.
+            state: State that it ends in.
+            value: Its value, or None.
+            score: Its score as plain values, or None.
+
+        Returns:
+            False if the trial had ended before.
+        """
         self._has_written = True
         try:
             if score is not None:
@@ -75,12 +93,24 @@ class OptunaTrials:
         return True
 
     def beat(self, trial: int, count: int) -> None:
-        """Writes the count of a claim."""
+        """Writes the count of a claim.
+
+        Args:
+            trial: Number of the trial in the storage.
+            count: The count, which rises as long as the worker lives.
+        """
         with suppress(UpdateFinishedTrialError):
             self._storage.set_trial_user_attr(trial, BEAT, count)
 
     def count_of(self, trial: int) -> int:
-        """Reads the count of a claim."""
+        """Reads the count of a claim.
+
+        Args:
+            trial: Number of the trial in the storage.
+
+        Returns:
+            The count, 0 if none was written.
+        """
         return int(self._storage.get_trial(trial).user_attrs.get(BEAT, 0))
 
 
