@@ -38,6 +38,9 @@ class ModelConfig:
     """cafenet:NAME, torchvision:NAME, timm:NAME, path/to/file.py:FACTORY or package.module:FACTORY."""
     options: dict[str, Any] = field(default_factory=dict)
     """Arguments of the model's factory: num_classes, width, flops_factor, ..."""
+    weights: str | None = None
+    """File of trained weights that supernets start from: a state dict (.pt, .safetensors), or a checkpoint of the
+    training scripts of torchvision or timm. Final models start where `finetune.start` says."""
     input_size: Annotated[tuple[PositiveInt, ...], NotEmpty()] | None = None
     """Channels, height and width of one input; by default the size that the model was published for, or that of the
     images."""

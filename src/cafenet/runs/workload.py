@@ -14,9 +14,10 @@ from cafenet.common.limits import check_input_size
 from cafenet.common.run_places import LATENCY
 from cafenet.data import DataSets, ImageData, eval_loader, hold_out, load_data, stratified_sample, to_rgb, train_loader
 from cafenet.data.loaders import scaling_note
-from cafenet.errors import RecipeError
+from cafenet.errors import ModelNameError, RecipeError
 from cafenet.models import default_input_size, load_model, published_input_size
 from cafenet.models.registry import frozen_by_default
+from cafenet.models.weights import load_weights
 from cafenet.pipeline.auto_divisor import AutoDivisor
 from cafenet.pipeline.job import Job
 from cafenet.pipeline.shared_search import SharedSearch
@@ -106,8 +107,14 @@ class Workload:
 
     @cached_property
     def model(self) -> nn.Module:
-        """The full network with fresh weights of the recipe's seed."""
-        return self.build(self.recipe.seed)
+        """The full network that supernets start from: with the recipe's weights, or fresh ones of its seed."""
+        model, weights = self.build(self.recipe.seed), self.recipe.model.weights
+        if weights is not None:
+            try:
+                load_weights(model, Path(weights))
+            except ModelNameError as error:
+                raise RecipeError(str(error).replace("--weights", "model.weights")) from error
+        return model
 
     @cached_property
     def input_size(self) -> tuple[int, ...]:
