@@ -226,15 +226,15 @@ def test_results_of_another_supernet_are_not_taken(tmp_path):
 
 def test_a_stage_that_begins_with_other_widths_than_before_has_a_place_of_its_own(tmp_path):
     """Another search of the first stage finds other widths; what the second had found from the old ones is kept."""
-    few = found(algorithm=RandomSearch(samples=2), directory=tmp_path)
-    many = found(algorithm=RandomSearch(samples=9), directory=tmp_path)
+    few = found(algorithm=RandomSearch(samples=2), directory=tmp_path, **SINGLE)
+    many = found(algorithm=RandomSearch(samples=9), directory=tmp_path, **SINGLE)
     assert [
         len(read_result(path).channels["one"])
         for path in sorted(tmp_path.glob("supernet/50pct/stage-2*/result-*.json"))
     ] == [len(each.channels["one"]) for each in (few, many)]
     assert len(list(tmp_path.glob("supernet/50pct/stage-2*"))) == 2
-    assert many.found == found(algorithm=RandomSearch(samples=9)).found
-    assert found(algorithm=RandomSearch(samples=2), directory=tmp_path).found == few.found
+    assert many.found == found(algorithm=RandomSearch(samples=9), **SINGLE).found
+    assert found(algorithm=RandomSearch(samples=2), directory=tmp_path, **SINGLE).found == few.found
 
 
 def settles_on(*widths: tuple[int, int]):

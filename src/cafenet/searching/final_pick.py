@@ -16,8 +16,8 @@ from cafenet.space.bins import IntArray
 
 _FILLED_EACH = 2
 """Number of filled-up vectors that are tried for each of the best widths."""
-_LESS = tuple(0.98 * 0.95**step for step in range(50))
-"""Shares of the budget that are enough if no width uses more, down to a twelfth."""
+_LESS = tuple(0.95**step for step in range(50))
+"""Shares of what should be used that are enough if no width uses more, down to a twelfth."""
 _ROUNDS, _MEASURED_EACH = 8, 3
 """Largest number of corrections of the latency estimate, and of measurements before each of them."""
 
@@ -110,7 +110,7 @@ def _filled(best: list[IntArray], feasible: Feasible, rng: np.random.Generator, 
     If no vector can use enough, less is enough, step by step. If none fits at all, return those that fit as they are,
     and the others reduced by as little as the bins allow.
     """
-    for enough in (min_usage, *(share for share in _LESS if share < min_usage)):
+    for enough in (min_usage * share for share in _LESS):
         rows: dict[tuple[int, ...], IntArray] = {}
         for bin_counts in best:
             is_enough = enough <= float(feasible.usage(bin_counts[None])[0]) <= 1
