@@ -118,7 +118,7 @@ def test_uniform_is_handed_back_where_the_validation_data_prefer_it(trained, uni
     assert result.model is result.uniform
     assert result.searched is not result.model
     assert result.costs == {"flops": traced(result.model).flops(), "params": result.gain.baseline.params}
-    assert dict(result.widths) != dict(result.found.widths)
+    assert dict(result.channels) != dict(result.found.channels)
     space = traced(trained)
     assert space.flops(dict(result.widths)) == result.costs["flops"] <= 0.5 * space.flops()
     assert {name: len(kept) for name, kept in result.channels.items()} == dict(result.widths)
