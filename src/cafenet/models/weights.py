@@ -15,7 +15,7 @@ from cafenet.errors import ModelNameError, first_line
 _PARALLEL = "module."
 """Beginning of all names in a state dict that was saved from `nn.DataParallel`."""
 _INSIDE = ("state_dict", "model", "model_state_dict")
-"""Where a checkpoint holds its state dict: as timm and Lightning, as torchvision, as PyTorch's tutorials write it."""
+"""Keys of a state dict in checkpoints of timm and Lightning, of torchvision, and of PyTorch's tutorials."""
 _COUNTER = "num_batches_tracked"
 """The buffer of batch norm that files from before PyTorch 0.4.1 lack, as many of torchvision do."""
 _OLD_DENSE = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")

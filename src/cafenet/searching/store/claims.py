@@ -21,7 +21,7 @@ from typing import Any
 STALE_SECONDS = 120.0
 """Seconds after which the claim of a worker on another host is given up, if its count does not change."""
 STALE_SECONDS_OLD = 600.0
-"""The same for claims of earlier versions, which do not count."""
+"""Limit for claims of earlier versions, which do not count."""
 _LOOK_SECONDS = 1.0
 BEATS_PER_STALENESS = 6
 """Number of times that a worker raises the count of its claim while a claim becomes stale."""

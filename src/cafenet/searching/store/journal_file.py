@@ -48,7 +48,7 @@ _SERVER_SETTINGS = (
     "SET tcp_keepalives_count = 3",
     "SET tcp_user_timeout = '20s'",
 )
-"""The same on the server's side, so that a worker that was cut off keeps no lock; and what claims rest on."""
+"""Limits on the server's side, so that a worker that was cut off keeps no lock; claims rest on them."""
 
 _log = logging.getLogger(__name__)
 
